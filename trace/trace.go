@@ -115,6 +115,8 @@ type Turn struct {
 	// Cut is the number of leading prompt tokens that were computed before the capture began: the history of a
 	// session that was under way. 0 when the session began inside the capture.
 	Cut int32
+
+	call int32 // index into Workload.Calls, the same in every workload compiled from the capture
 }
 
 // Wait is a dependency that a source states by request id.

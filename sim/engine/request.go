@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// Request is one LLM call inside an engine. The exported fields above the line are set by the caller, those below
+// are results. A request belongs to one engine at a time.
+type Request struct {
+	// ID is the caller's.
+	ID int32
+	// Path is where prompt and output lie in the prefix tree, in blocks of the engine's size.
+	Path []trace.Span
+	// Input and Output are token counts.
+	Input, Output int32
+
+	// Admitted is when the request was first scheduled.
+	Admitted time.Duration
+	// Hit is the prompt tokens found cached at first admission, Computed the prompt and output tokens computed in
+	// prefill, ReadmitHit of Readmit tokens those found cached when it came back after preemptions.
+	Hit, Computed, ReadmitHit, Readmit int32
+	// Recomputed counts tokens that had been computed before, by the cause of their loss.
+	Recomputed Recomputed
+	// Preemptions counts how often the request lost its blocks.
+	Preemptions int32
+
+	table kvcache.Table
+	state state
+	// target is the number of tokens to prefill: the prompt, and after a preemption what had been generated.
+	target int32
+	// computed is the number of tokens in the KV cache while prefilling; high the most there ever were.
+	computed, high int32
+	// generated is the number of output tokens when prefill ended; recompute the tokens of the current prefill
+	// that were computed before.
+	generated, recompute int32
+	// base + step is the number of tokens computed after a decode step; last is the step of its last token.
+	base, last int64
+	// lastToken is when the latest token came out before a preemption.
+	lastToken  time.Duration
+	heap       int
+	prev, next *Request
+}
+
+// Recomputed counts tokens computed again, by why their KV was gone.
+type Recomputed struct {
+	Preemption int32 // the request itself was preempted
+	Eviction   int32 // this worker had evicted them
+	Migration  int32 // another worker had computed them
+}
+
+type state uint8
+
+const (
+	idle state = iota
+	waiting
+	prefilling
+	decoding
+	aborted // to be removed at the next step
+)
+
+// list is a queue of requests in order.
+type list struct {
+	head, tail *Request
+	size       int
+}
+
+func (l *list) pushBack(r *Request) {
+	r.prev, r.next = l.tail, nil
+	if l.tail == nil {
+		l.head = r
+	} else {
+		l.tail.next = r
+	}
+	l.tail = r
+	l.size++
+}
+
+func (l *list) pushFront(r *Request) {
+	r.prev, r.next = nil, l.head
+	if l.head == nil {
+		l.tail = r
+	} else {
+		l.head.prev = r
+	}
+	l.head = r
+	l.size++
+}
+
+func (l *list) remove(r *Request) {
+	if r.prev == nil {
+		l.head = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.tail = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+	l.size--
+}
+
+// finishHeap orders decoding requests by the step of their last token, then by running order.
+type finishHeap []*Request
+
+func (h finishHeap) Len() int { return len(h) }
+func (h finishHeap) Less(i, j int) bool {
+	if h[i].last != h[j].last {
+		return h[i].last < h[j].last
+	}
+	return h[i].table.Order < h[j].table.Order
+}
+func (h finishHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heap, h[j].heap = i, j
+}
+func (h *finishHeap) Push(x any) {
+	r := x.(*Request)
+	r.heap = len(*h)
+	*h = append(*h, r)
+}
+func (h *finishHeap) Pop() any {
+	old := *h
+	r := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return r
+}

@@ -1,0 +1,125 @@
+package kvcache
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+// Pin is a hold on cached blocks that keeps them from eviction.
+type Pin struct{ table Table }
+
+// Pin keeps the cached leading blocks of the path, at most limit, and returns how many there were.
+func (p *Pool) Pin(path []trace.Span, limit int32) (*Pin, int) {
+	pin := &Pin{table: Table{Path: path}}
+	p.hold(&pin.table, p.Lookup(path, limit))
+	return pin, int(pin.table.blocks)
+}
+
+// Unpin gives up a pin. Its blocks join the tail of the free queue unless others refer to them.
+func (p *Pool) Unpin(pin *Pin) { p.Release(&pin.table) }
+
+// Warm makes the first blocks blocks of the path resident, as if a request that computed them had just ended, and
+// returns how many it added. It adds what fits.
+func (p *Pool) Warm(path []trace.Span, blocks int32) int {
+	hits := p.Lookup(path, blocks)
+	room := int32(p.Free()) - p.idleHits(path, hits)
+	if blocks = min(blocks, hits+room); blocks <= hits {
+		return 0
+	}
+	t := Table{Path: path, Class: Normal}
+	size := int32(p.BlockSize)
+	p.Admit(&t, hits, blocks*size, blocks*size, 0)
+	p.Release(&t)
+	return int(blocks - hits)
+}
+
+// Drop removes blocks [from, to) of a node from the cache and returns how many it removed and how many it had to
+// leave because somebody refers to them.
+func (p *Pool) Drop(s trace.Span) (dropped, left int) {
+	n := p.nodes[s.Key]
+	if n == nil {
+		return 0, 0
+	}
+	p.sync(n)
+	for _, l := range []*[]*run{&n.spare, &n.runs} {
+		for _, r := range p.isolate(l, s.From, s.To) {
+			size := int(r.to - r.from)
+			if r.refs > 0 || r.copy == 0 && overlaps(n.spare, r) {
+				left += size
+				continue
+			}
+			if r.copy == 0 {
+				p.note(n.key, r.from, r.to, true)
+			}
+			p.queues[r.class].remove(r)
+			p.queued -= size
+			p.fresh += size
+			dropped += size
+			p.drop(r)
+		}
+	}
+	return dropped, left
+}
+
+// overlaps tells whether a spare run has blocks of r.
+func overlaps(spare []*run, r *run) bool {
+	return slices.ContainsFunc(spare, func(s *run) bool { return s.from < r.to && s.to > r.from })
+}
+
+// isolate splits the runs of a list at from and to and returns those in between.
+func (p *Pool) isolate(l *[]*run, from, to int32) []*run {
+	var in []*run
+	for i := 0; i < len(*l); i++ {
+		r := (*l)[i]
+		if r.to <= from || r.from >= to {
+			continue
+		}
+		if r.from < from {
+			p.split(r, from)
+			continue
+		}
+		if r.to > to {
+			p.split(r, to)
+		}
+		in = append(in, r)
+	}
+	return in
+}
+
+// Under returns the resident spans of all nodes for which under is true, in order of key: a subtree, when under tells
+// whether a node lies below another.
+func (p *Pool) Under(under func(trace.Key) bool) []trace.Span {
+	var spans []trace.Span
+	for k, n := range p.nodes {
+		if !under(k) {
+			continue
+		}
+		for _, r := range n.runs {
+			spans = append(spans, trace.Span{Key: k, From: r.from, To: r.to})
+		}
+	}
+	slices.SortFunc(spans, func(a, b trace.Span) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.From, b.From)) })
+	return spans
+}
+
+// SetClass changes the eviction class of cached blocks. Those that nobody refers to join the tail of their new queue.
+func (p *Pool) SetClass(s trace.Span, class Class) {
+	n := p.nodes[s.Key]
+	if n == nil {
+		return
+	}
+	for _, r := range p.isolate(&n.runs, s.From, s.To) {
+		if r.class == class {
+			continue
+		}
+		queued := r.queued
+		if queued {
+			p.queues[r.class].remove(r)
+		}
+		if r.class = class; queued {
+			p.queues[class].push(r)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+// Package kvcache models one worker's paged KV cache: block accounting, prefix reuse, and eviction in the order of
+// vLLM's free queue, at the cost of tree nodes and not of blocks.
+//
+// The rules are those of vLLM V1 (vllm/v1/core/block_pool.py, kv_cache_manager.py, version 0.19):
+//   - a block enters the prefix cache when the step that fills it is scheduled;
+//   - a freed block joins the tail of one free queue, a request's last block first; new blocks are taken from its
+//     head, and a cached block leaves the cache when it is taken;
+//   - several blocks may hold the same tokens; the oldest of them is the one that is hit.
+//
+// Invariants, checked by Pool.Check:
+//   - fresh blocks + blocks in queues + blocks that somebody refers to = Blocks;
+//   - the runs of a node are sorted, do not overlap and are not empty;
+//   - a run is in a queue exactly when nobody refers to it;
+//   - a spare run covers only blocks that a (primary) run covers too.
+package kvcache
+
+import (
+	"fmt"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+// Class is an eviction class. Blocks of a lower class are all evicted before those of a higher one.
+type Class uint8
+
+// The eviction classes. vLLM and SGLang without priority eviction use Normal only.
+const (
+	Low Class = iota
+	Normal
+	High
+	classes
+)
+
+// Options are the rules that differ between engine versions.
+type Options struct {
+	// BlockSize is in tokens.
+	BlockSize int
+	// Blocks is the number of usable blocks (vLLM's num_gpu_blocks less its null block).
+	Blocks int
+	// PrefixCaching keeps freed blocks for reuse. Without it nothing is ever hit.
+	PrefixCaching bool
+	// FreeTailFirst puts freed blocks without a hash at the head of the free queue (vLLM after 0.23) instead of
+	// its tail.
+	FreeTailFirst bool
+	// Events makes the pool note which blocks enter and leave the cache.
+	Events bool
+}
+
+// Event tells that the blocks of a span entered the cache, or left it with their last copy.
+type Event struct {
+	trace.Span
+	Removed bool
+}
+
+// Pool is the KV blocks of one worker rank. It is not safe for concurrent use.
+type Pool struct {
+	Options
+	// Step is the number of the engine step being scheduled. Requests that decode grow by one token a step, so
+	// it says how far they have come.
+	Step int64
+
+	fresh  int // blocks at the queue's head that hold nothing
+	queued int // blocks in queues
+	nodes  map[trace.Key]*node
+	queues [classes]queue
+	events []Event
+	spares int64 // numbers spare runs
+
+	// Evicted counts cached blocks taken for other tokens.
+	Evicted int64
+	idle    []*node // node structs for reuse
+	idleRun []*run
+}
+
+// node is the resident part of one node of the prefix tree.
+type node struct {
+	key     trace.Key
+	runs    []*run // one block for each position, sorted by position
+	spare   []*run // further blocks for the same positions, oldest first
+	writers []*Table
+}
+
+// New returns an empty pool. It fails when a size is out of range.
+func New(o Options) (*Pool, error) {
+	if o.BlockSize < 1 || o.BlockSize > 1<<20 {
+		return nil, fmt.Errorf("KV block size %d: want 1 to %d tokens", o.BlockSize, 1<<20)
+	}
+	if o.Blocks < 1 || o.Blocks > 1<<30 {
+		return nil, fmt.Errorf("KV capacity of %d blocks: want 1 to %d", o.Blocks, 1<<30)
+	}
+	p := &Pool{Options: o, fresh: o.Blocks, nodes: map[trace.Key]*node{}}
+	for c := range p.queues {
+		p.queues[c].class = Class(c)
+	}
+	return p, nil
+}
+
+// Free is the number of blocks that can be taken: those that hold nothing and those that nobody refers to.
+func (p *Pool) Free() int { return p.fresh + p.queued }
+
+// Fresh is the number of blocks that can be taken without evicting anything.
+func (p *Pool) Fresh() int { return p.fresh }
+
+// Used is the number of blocks that somebody refers to.
+func (p *Pool) Used() int { return p.Blocks - p.Free() }
+
+// Cached is the number of blocks in the queues: free, and most of them still holding reusable tokens.
+func (p *Pool) Cached() int { return p.queued }
+
+// blocksFor is the number of blocks that hold the given tokens.
+func (p *Pool) blocksFor(tokens int32) int32 {
+	size := int32(p.BlockSize)
+	return (tokens + size - 1) / size
+}
+
+// Lookup returns how many leading blocks of the path are cached, at most limit.
+func (p *Pool) Lookup(path []trace.Span, limit int32) int32 {
+	if !p.PrefixCaching {
+		return 0
+	}
+	found := int32(0)
+	for i := range path {
+		s := &path[i]
+		if s.From >= limit || s.From != found {
+			break
+		}
+		n := p.nodes[s.Key]
+		if n == nil {
+			break
+		}
+		if len(n.writers) > 0 {
+			p.sync(n)
+		}
+		for _, r := range n.runs {
+			if r.from > found {
+				break
+			}
+			found = max(found, r.to)
+		}
+		found = min(found, s.To)
+	}
+	return min(found, limit)
+}
+
+// DrainEvents returns the events since the last call. The slice is reused by the next step.
+func (p *Pool) DrainEvents() []Event {
+	e := p.events
+	p.events = p.events[:0]
+	return e
+}
+
+// Take takes n blocks from the free queue, evicting what they hold. The caller has checked that Free is enough.
+func (p *Pool) Take(n int) {
+	m := min(n, p.fresh)
+	p.fresh -= m
+	for n -= m; n > 0; {
+		n -= p.evict(n)
+	}
+}
+
+// evict takes up to n blocks from the head of the lowest class's queue and returns how many.
+func (p *Pool) evict(n int) int {
+	q := &p.queues[0]
+	for q.head == nil {
+		q = &p.queues[q.class+1]
+	}
+	r := q.head
+	if r.node != nil && len(r.node.writers) > 0 {
+		p.sync(r.node)
+	}
+	m := min(n, int(r.to-r.from))
+	if r.node != nil && r.copy == 0 && len(r.node.spare) > 0 {
+		m = 1
+	}
+	r.to -= int32(m)
+	p.queued -= m
+	if nd := r.node; nd != nil {
+		p.Evicted += int64(m)
+		if r.copy == 0 && !(len(nd.spare) > 0 && p.promote(nd, r, r.to)) {
+			p.note(nd.key, r.to, r.to+int32(m), true)
+		}
+	}
+	if r.to == r.from {
+		q.remove(r)
+		p.drop(r)
+	}
+	return m
+}
+
+// note records that blocks [from, to) of a node entered or left the cache.
+func (p *Pool) note(key trace.Key, from, to int32, removed bool) {
+	if p.Events && from < to {
+		p.events = append(p.events, Event{trace.Span{Key: key, From: from, To: to}, removed})
+	}
+}
+
+// node returns the resident part of a tree node, made if need be.
+func (p *Pool) node(key trace.Key) *node {
+	n := p.nodes[key]
+	if n == nil {
+		if k := len(p.idle); k > 0 {
+			n, p.idle = p.idle[k-1], p.idle[:k-1]
+		} else {
+			n = &node{}
+		}
+		n.key = key
+		p.nodes[key] = n
+	}
+	return n
+}
+
+// forget removes a node that holds nothing.
+func (p *Pool) forget(n *node) {
+	if len(n.runs)+len(n.spare)+len(n.writers) == 0 {
+		delete(p.nodes, n.key)
+		p.idle = append(p.idle, n)
+	}
+}

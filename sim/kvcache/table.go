@@ -1,0 +1,298 @@
+package kvcache
+
+import (
+	"slices"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+// Table is the blocks that one request refers to. The zero value with a Path refers to none.
+type Table struct {
+	// Path is where the request's tokens lie in the prefix tree, prompt and output.
+	Path []trace.Span
+	// Class is the eviction class of the blocks that the request adds.
+	Class Class
+	// Order ranks requests that fill a block in the same step: vLLM's running order.
+	Order int64
+
+	blocks int32 // held, extra blocks not counted
+	extra  int32 // held for state that does not grow, such as window layers
+	hashed int32 // leading blocks that are in the prefix cache
+	span   int   // index in Path of the span that holds block number hashed
+	spares []spareRange
+	// A decoding request holds tokens base+Step. Its growth is noted only when somebody looks.
+	decoding bool
+	base     int64
+}
+
+// spareRange is blocks of a table for which the cache had others when they were filled.
+type spareRange struct {
+	key      trace.Key
+	from, to int32
+	copy     int64
+}
+
+// Admit gives a request that holds nothing its first blocks: a reference to the hits leading cached blocks, new ones
+// up to tokens, and extra blocks for state that does not grow. It refuses, and changes nothing, when reserve tokens
+// (at least tokens) would not fit now.
+func (p *Pool) Admit(t *Table, hits, tokens, reserve, extra int32) bool {
+	need := p.blocksFor(reserve) - hits + extra + p.idleHits(t.Path, hits)
+	if int(need) > p.Free() {
+		return false
+	}
+	p.hold(t, hits)
+	t.extra = extra
+	fresh := p.blocksFor(tokens) - hits
+	p.Take(int(fresh + extra))
+	t.blocks = hits + fresh
+	p.register(t, tokens/int32(p.BlockSize))
+	return true
+}
+
+// idleHits counts those of the first hits blocks of the path that are in a queue: taking them uses up free blocks.
+func (p *Pool) idleHits(path []trace.Span, hits int32) int32 {
+	idle := int32(0)
+	for i := range path {
+		s := &path[i]
+		if s.From >= hits {
+			break
+		}
+		for _, r := range p.nodes[s.Key].runs {
+			if r.refs == 0 && r.from < hits {
+				idle += min(r.to, hits) - r.from
+			}
+		}
+	}
+	return idle
+}
+
+// hold refers to the first hits blocks of the table's path.
+func (p *Pool) hold(t *Table, hits int32) {
+	for i := range t.Path {
+		s := &t.Path[i]
+		if s.From >= hits {
+			break
+		}
+		p.refer(p.nodes[s.Key], s.From, min(s.To, hits))
+		t.span = i
+	}
+	t.hashed, t.blocks = hits, hits
+}
+
+// Grow gives the table blocks up to tokens and enters those that are full into the prefix cache. It refuses, and
+// changes nothing, when they do not fit.
+func (p *Pool) Grow(t *Table, tokens int32) bool {
+	need := int(p.blocksFor(tokens) - t.blocks)
+	if need > p.Free() {
+		return false
+	}
+	if need > 0 {
+		p.Take(need)
+		t.blocks += int32(need)
+	}
+	p.register(t, tokens/int32(p.BlockSize))
+	return true
+}
+
+// register enters the table's blocks before block number full into the prefix cache. Where the cache has blocks of
+// these tokens already, the table's own are spare.
+func (p *Pool) register(t *Table, full int32) {
+	if !p.PrefixCaching {
+		return
+	}
+	for t.hashed < full && t.span < len(t.Path) {
+		s := &t.Path[t.span]
+		if t.hashed >= s.To {
+			t.span++
+			continue
+		}
+		to := min(full, s.To)
+		p.enter(t, p.node(s.Key), t.hashed, to)
+		t.hashed = to
+	}
+}
+
+// enter adds the table's blocks [from, to) to a node.
+func (p *Pool) enter(t *Table, n *node, from, to int32) {
+	i := len(n.runs)
+	for i > 0 && n.runs[i-1].from >= from {
+		i--
+	}
+	if i > 0 && n.runs[i-1].to > from {
+		i--
+	}
+	for from < to {
+		switch {
+		case i == len(n.runs) || n.runs[i].from >= to: // nothing there
+			p.insert(n, i, from, to, t.Class)
+			return
+		case n.runs[i].from > from: // a hole before run i
+			end := n.runs[i].from
+			before := len(n.runs)
+			p.insert(n, i, from, end, t.Class)
+			i += len(n.runs) - before
+			from = end
+		default: // run i has these tokens
+			end := min(to, n.runs[i].to)
+			p.addSpare(t, n, from, end)
+			from = end
+			i++
+		}
+	}
+}
+
+// insert adds a primary run with one reference at index i of n's runs.
+func (p *Pool) insert(n *node, i int, from, to int32, class Class) {
+	p.note(n.key, from, to, false)
+	if i > 0 {
+		if a := n.runs[i-1]; a.to == from && a.refs == 1 && a.class == class {
+			a.to = to
+			return
+		}
+	}
+	n.runs = slices.Insert(n.runs, i, p.newRun(n, from, to, 1, 0, class))
+}
+
+func (p *Pool) addSpare(t *Table, n *node, from, to int32) {
+	if k := len(t.spares); k > 0 {
+		last := &t.spares[k-1]
+		if last.key == n.key && last.to == from {
+			for _, r := range n.spare {
+				if r.copy == last.copy && r.to == from && r == n.spare[len(n.spare)-1] {
+					r.to, last.to = to, to
+					return
+				}
+			}
+		}
+	}
+	p.spares++
+	n.spare = append(n.spare, p.newRun(n, from, to, 1, p.spares, t.Class))
+	t.spares = append(t.spares, spareRange{n.key, from, to, p.spares})
+}
+
+// StartDecode lets the table grow by one token a step: in step Step+1 it holds tokens+1. The caller takes the blocks
+// that this needs with Take.
+func (p *Pool) StartDecode(t *Table, tokens int32) {
+	t.decoding, t.base = true, int64(tokens)-p.Step
+	if !p.PrefixCaching {
+		return
+	}
+	for i := t.span; i < len(t.Path); i++ {
+		if s := &t.Path[i]; s.To > t.hashed {
+			n := p.node(s.Key)
+			n.writers = append(n.writers, t)
+		}
+	}
+}
+
+// sync enters into the cache what the writers of n have filled in it so far, in the order in which they did.
+func (p *Pool) sync(n *node) {
+	if len(n.writers) == 1 {
+		w := n.writers[0]
+		p.catchUp(w, n)
+		p.advance(w, n, w.fullBlocks(p))
+		return
+	}
+	for _, w := range n.writers {
+		p.catchUp(w, n)
+	}
+	size := int64(p.BlockSize)
+	for {
+		var first *Table
+		var step int64
+		for _, w := range n.writers {
+			at := (int64(w.hashed)+1)*size - w.base // the step that fills its next block
+			if at > p.Step || w.Path[w.span].Key != n.key {
+				continue
+			}
+			if first == nil || at < step || at == step && w.Order < first.Order {
+				first, step = w, at
+			}
+		}
+		if first == nil {
+			return
+		}
+		p.advance(first, n, first.hashed+1)
+	}
+}
+
+// fullBlocks is the number of full blocks of a decoding table.
+func (t *Table) fullBlocks(p *Pool) int32 {
+	return int32((t.base + p.Step) / int64(p.BlockSize))
+}
+
+// catchUp syncs the nodes that w fills before n.
+func (p *Pool) catchUp(w *Table, n *node) {
+	for w.hashed < w.fullBlocks(p) && w.Path[w.span].Key != n.key {
+		p.sync(p.nodes[w.Path[w.span].Key])
+	}
+}
+
+// advance enters w's blocks of node n before block number full. A writer that has filled a node leaves it.
+func (p *Pool) advance(w *Table, n *node, full int32) {
+	s := &w.Path[w.span]
+	if s.Key != n.key || full <= w.hashed {
+		return
+	}
+	to := min(full, s.To)
+	p.enter(w, n, w.hashed, to)
+	if w.hashed = to; to == s.To {
+		w.span++
+		p.leave(w, n)
+	}
+}
+
+// leave removes w from the writers of n.
+func (p *Pool) leave(w *Table, n *node) {
+	if k := slices.Index(n.writers, w); k >= 0 {
+		n.writers = slices.Delete(n.writers, k, k+1)
+		p.forget(n)
+	}
+}
+
+// StopDecode ends the growth that StartDecode began, at the present step.
+func (p *Pool) StopDecode(t *Table) {
+	if !t.decoding {
+		return
+	}
+	t.blocks = p.blocksFor(int32(t.base + p.Step))
+	for i := t.span; i < len(t.Path) && p.PrefixCaching; i++ {
+		if n := p.nodes[t.Path[i].Key]; n != nil && slices.Contains(n.writers, t) {
+			p.sync(n)
+			p.leave(t, n)
+		}
+	}
+	t.decoding = false
+}
+
+// Release gives up all blocks of the table, the last first, and empties it.
+func (p *Pool) Release(t *Table) {
+	p.StopDecode(t)
+	p.fresh += int(t.extra)
+	p.enqueueBlank(t.blocks - t.hashed)
+	k := len(t.spares)
+	for i := min(t.span, len(t.Path)-1); i >= 0; i-- {
+		s := &t.Path[i]
+		to := min(s.To, t.hashed)
+		if to <= s.From {
+			continue
+		}
+		n := p.nodes[s.Key]
+		for ; k > 0 && t.spares[k-1].key == s.Key; k-- {
+			sp := &t.spares[k-1]
+			p.release(n, 0, sp.to, to)
+			p.release(n, sp.copy, sp.from, sp.to)
+			to = sp.from
+		}
+		p.release(n, 0, s.From, to)
+	}
+	t.blocks, t.extra, t.hashed, t.span, t.spares = 0, 0, 0, 0, t.spares[:0]
+}
+
+// Held is the number of blocks that the table refers to, extra ones included.
+func (p *Pool) Held(t *Table) int {
+	if t.decoding {
+		return int(p.blocksFor(int32(t.base+p.Step)) + t.extra)
+	}
+	return int(t.blocks + t.extra)
+}

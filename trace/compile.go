@@ -1,0 +1,403 @@
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Outputs selects which generated tokens later prompts are taken to share. No hash format records outputs, so this
+// is inferred from what follows; the other modes are its bounds.
+type Outputs uint8
+
+// The modes of output identity.
+const (
+	// OutputsInferred takes a later prompt that extends a call's prompt by at least its output to contain that
+	// output, less its reasoning tokens, and no further than what the recorded server found cached.
+	OutputsInferred Outputs = iota
+	// OutputsNone takes no generated token to be shared: a lower bound of reuse.
+	OutputsNone
+	// OutputsAll takes all tokens that a later prompt has in the place of the output to be that output: an upper
+	// bound.
+	OutputsAll
+)
+
+// ParseOutputs returns the mode of a name: "inferred", "none" or "all".
+func ParseOutputs(name string) (Outputs, error) {
+	switch name {
+	case "inferred", "":
+		return OutputsInferred, nil
+	case "none":
+		return OutputsNone, nil
+	case "all":
+		return OutputsAll, nil
+	}
+	return 0, fmt.Errorf("outputs %q: want inferred, none or all", name)
+}
+
+// maxLookahead bounds how many later turns of a session are tried as the one that continues a call.
+const maxLookahead = 64
+
+// maxTokens bounds a prompt or an output.
+const maxTokens = 1 << 28
+
+// Compile builds the workload of a linked capture. It is linear in calls, in new hashes, and in the forks that a
+// path crosses. Errors name requests whose token counts make no sense.
+func (c *Capture) Compile(outputs Outputs) (*Workload, error) {
+	w := &Workload{Capture: c, Sessions: c.Sessions}
+	if err := w.addCalls(); err != nil {
+		return nil, err
+	}
+	if len(w.Calls) == 0 {
+		return nil, errors.New("compiling the workload: the trace holds no LLM calls")
+	}
+	w.addEdges()
+	b := builder{w: w, outputs: outputs, tree: newTree(c.BlockSize, len(w.Calls)),
+		chains: make([]position, len(w.Calls)), placed: make([]bool, len(w.Calls)),
+		prompts: make([]position, len(w.Calls)), ends: make([]position, len(w.Calls))}
+	for i := range w.Calls {
+		b.place(w.Calls[i].Turn)
+	}
+	b.findSpawned()
+	for i := len(w.Calls) - 1; i >= 0; i-- {
+		b.resolve(int32(i))
+	}
+	nodes, find := b.tree.finish()
+	w.nodes, w.ForkTokens = nodes, b.tree.forks
+	for i := range w.Calls {
+		w.Calls[i].Prompt, w.Calls[i].End = find(b.prompts[i]), find(b.ends[i])
+	}
+	w.markShared()
+	w.markCuts()
+	return w, nil
+}
+
+// addCalls groups sessions into programs, in order of appearance of their roots, and lists their calls.
+func (w *Workload) addCalls() error {
+	index := make(map[string]int, len(w.Sessions))
+	for i, s := range w.Sessions {
+		index[s.ID] = i
+	}
+	root := make([]int, len(w.Sessions))
+	depth := make([]int, len(w.Sessions))
+	members := make([][]int, len(w.Sessions))
+	for i, s := range w.Sessions {
+		root[i] = i
+		for p, ok := index[s.Parent]; ok && p != root[i]; p, ok = index[w.Sessions[root[i]].Parent] {
+			root[i] = p
+			depth[i]++
+		}
+		members[root[i]] = append(members[root[i]], i)
+	}
+	turns := 0
+	for _, s := range w.Sessions {
+		turns += len(s.Turns)
+	}
+	w.Calls = make([]Call, 0, turns)
+	for _, group := range members {
+		// Parents come before their children, so that whatever continues a call has a greater index.
+		slices.SortStableFunc(group, func(a, b int) int { return cmp.Compare(depth[a], depth[b]) })
+		if err := w.addProgram(group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addProgram lists the calls of a program's sessions. Sessions without calls make no program.
+func (w *Workload) addProgram(sessions []int) error {
+	p := Program{First: int32(len(w.Calls)), Start: NoTime}
+	for _, s := range sessions {
+		for _, t := range w.Sessions[s].Turns {
+			if t.Input <= 0 || t.Input > maxTokens || t.Output < 0 || t.Output > maxTokens {
+				return fmt.Errorf("compiling request %q: %d prompt and %d output tokens, want 1 to %d and 0 to %d",
+					t.ID, t.Input, t.Output, maxTokens, maxTokens)
+			}
+			t.call = int32(len(w.Calls))
+			if t.Start != NoTime && (p.Start == NoTime || t.Start < p.Start) {
+				p.Start = t.Start
+			}
+			w.Calls = append(w.Calls, Call{Turn: t, Program: int32(len(w.Programs)), Session: int32(s),
+				Input: t.Input, Output: t.Output, Cut: t.Cut})
+		}
+	}
+	p.Last = int32(len(w.Calls))
+	if p.First == p.Last {
+		return nil
+	}
+	if p.Start == NoTime {
+		p.Start = 0
+	}
+	for i := p.First; i < p.Last; i++ {
+		c := &w.Calls[i]
+		c.Offset = c.Turn.Start
+		if c.Offset != NoTime {
+			c.Offset -= p.Start
+		}
+	}
+	w.Programs = append(w.Programs, p)
+	return nil
+}
+
+// addEdges turns each call's dependencies into edges out of the calls that it waits for. Dependencies on another
+// program cannot be kept when programs are scheduled one by one; they order calls of one program only.
+func (w *Workload) addEdges() {
+	for i := range w.Calls {
+		for _, d := range w.Calls[i].Turn.Deps {
+			if w.Calls[d.Turn.call].Program == w.Calls[i].Program {
+				w.Calls[i].Waits++
+				w.Calls[d.Turn.call].lastEdge++ // a count, until the offsets are known
+			}
+		}
+	}
+	total := int32(0)
+	for i := range w.Calls {
+		c := &w.Calls[i]
+		n := c.lastEdge
+		c.firstEdge, c.lastEdge = total, total
+		total += n
+	}
+	w.edges = make([]Edge, total)
+	for i := range w.Calls {
+		for _, d := range w.Calls[i].Turn.Deps {
+			if from := &w.Calls[d.Turn.call]; from.Program == w.Calls[i].Program {
+				w.edges[from.lastEdge] = Edge{To: int32(i), Delay: d.Delay, OnDispatch: d.OnDispatch}
+				from.lastEdge++
+			}
+		}
+	}
+}
+
+// builder finds the place of every prompt and output in the prefix tree.
+type builder struct {
+	w       *Workload
+	outputs Outputs
+	tree    *tree
+	// chains are the ends of the full blocks of each call's prompt, or of prompt and output where the source
+	// records output hashes.
+	chains        []position
+	placed        []bool
+	prompts, ends []position
+	spawned       []int32 // first call of the first session that a call spawned, or -1
+	stack         []*Turn
+}
+
+// place adds the turn's chain of full blocks to the tree, after those that it is described by.
+func (b *builder) place(t *Turn) {
+	for b.stack = append(b.stack[:0], t); len(b.stack) > 0; {
+		t := b.stack[len(b.stack)-1]
+		if b.placed[t.call] {
+			b.stack = b.stack[:len(b.stack)-1]
+			continue
+		}
+		if t.Base != nil && !b.placed[t.Base.call] {
+			b.stack = append(b.stack, t.Base)
+			continue
+		}
+		b.placed[t.call] = true
+		b.chains[t.call] = b.chain(t)
+	}
+}
+
+// chain adds the full blocks of one turn whose base is in the tree.
+func (b *builder) chain(t *Turn) position {
+	p := b.tree.root(t.Session.Scope)
+	size := b.tree.blockSize
+	full := t.fullBlocks(size)
+	if t.Base != nil && t.Shared > 0 {
+		// The base's last hash may stand for a partial block; as a full block it is another one.
+		shared := min(t.Shared, t.Base.fullBlocks(size), full)
+		p = b.tree.up(b.chains[t.Base.call], shared*size)
+		for i := shared; i < min(t.Shared, full); i++ {
+			p = b.tree.extend(p, []uint64{t.Base.hashAt(i)})
+		}
+	}
+	if own := full - t.Shared; own > 0 {
+		p = b.tree.extend(p, t.Hashes[:own])
+	}
+	if len(t.OutputHashes) > 0 {
+		if n := (t.Input+t.Output)/size - t.Input/size; n > 0 && int(n) <= len(t.OutputHashes) {
+			p = b.tree.extend(p, t.OutputHashes[:n])
+		}
+	}
+	return p
+}
+
+// fullBlocks is the number of the turn's hashes that stand for full blocks.
+func (t *Turn) fullBlocks(size int32) int32 {
+	return min(t.Shared+int32(len(t.Hashes)), t.Input/size)
+}
+
+// hashAt returns entry i of the turn's chain of prompt hashes.
+func (t *Turn) hashAt(i int32) uint64 {
+	for i < t.Shared {
+		t = t.Base
+	}
+	return t.Hashes[i-t.Shared]
+}
+
+// findSpawned notes for each call the first call of the first session that it spawned.
+func (b *builder) findSpawned() {
+	b.spawned = make([]int32, len(b.w.Calls))
+	for i := range b.spawned {
+		b.spawned[i] = -1
+	}
+	for i := range b.w.Calls {
+		for _, d := range b.w.Calls[i].Turn.Deps {
+			if d.Kind == KindSpawn && b.spawned[d.Turn.call] < 0 {
+				b.spawned[d.Turn.call] = int32(i)
+			}
+		}
+	}
+}
+
+// resolve finds where the prompt and the output of call i end. Calls that continue it are resolved already.
+func (b *builder) resolve(i int32) {
+	c := &b.w.Calls[i]
+	size := b.tree.blockSize
+	fullEnd := c.Turn.fullBlocks(size) * size
+	computed := c.Input + max(c.Output-1, 0) // the last output token's KV is never computed
+	identified := c.Input
+	if len(c.Turn.OutputHashes) > 0 && b.chains[i].tokens >= c.Input {
+		identified = max(c.Input, min(computed, b.chains[i].tokens))
+		b.prompts[i] = b.tree.up(b.chains[i], c.Input)
+		b.ends[i] = b.tree.up(b.chains[i], identified)
+	} else if next := b.continuation(i); next >= 0 {
+		identified = b.sharedOutput(c, &b.w.Calls[next])
+		b.prompts[i] = b.tree.up(b.prompts[next], c.Input)
+		b.ends[i] = b.tree.up(b.prompts[next], identified)
+	} else {
+		b.prompts[i] = b.tree.up(b.chains[i], fullEnd)
+		if length := c.Input - fullEnd; length > 0 {
+			b.prompts[i] = b.promptTail(c.Turn, b.prompts[i], length)
+		}
+		b.ends[i] = b.prompts[i]
+	}
+	b.tree.border(b.prompts[i])
+	b.tree.border(b.ends[i])
+	if rest := computed - identified; rest > 0 {
+		b.ends[i] = position{b.tree.leaf(b.ends[i], rest), computed}
+	}
+	c.Identified = identified
+	b.count(c, identified, computed)
+}
+
+// promptTail adds the part of a prompt behind its full blocks.
+func (b *builder) promptTail(t *Turn, at position, length int32) position {
+	size := b.tree.blockSize
+	if n := t.Shared + int32(len(t.Hashes)); n > 0 && n > t.Input/size {
+		return b.tree.tail(at, t.hashAt(n-1), length)
+	}
+	return position{b.tree.leaf(at, length), t.Input}
+}
+
+// continuation returns the call whose prompt continues call i: the earliest later one of its session whose full
+// blocks extend its prompt and whose prompt has room for its output, else the first call of a session that it
+// spawned, or -1. A prompt shorter than a block gives no evidence.
+func (b *builder) continuation(i int32) int32 {
+	c := &b.w.Calls[i]
+	full := c.Turn.fullBlocks(b.tree.blockSize) * b.tree.blockSize
+	if full == 0 || c.Input-full >= b.tree.blockSize {
+		return -1
+	}
+	at := b.tree.up(b.chains[i], full)
+	continues := func(j int32) bool {
+		need := c.Input + c.Output
+		if b.outputs == OutputsAll {
+			need = c.Input + 1
+		}
+		return b.w.Calls[j].Input >= need && b.tree.precedes(at, b.prompts[j])
+	}
+	for j := i + 1; j < int32(len(b.w.Calls)) && j <= i+maxLookahead && b.w.Calls[j].Session == c.Session; j++ {
+		if continues(j) {
+			return j
+		}
+	}
+	if j := b.spawned[i]; j > i && continues(j) {
+		return j
+	}
+	return -1
+}
+
+// sharedOutput returns the token up to which next's prompt is taken to hold the prompt and the output of c.
+func (b *builder) sharedOutput(c, next *Call) int32 {
+	computed := c.Input + max(c.Output-1, 0)
+	switch b.outputs {
+	case OutputsNone:
+		return c.Input
+	case OutputsAll:
+		return min(computed, next.Input)
+	}
+	shared := computed - max(c.Turn.Reasoning, 0)
+	if next.Turn.Cached != Unknown {
+		shared = min(shared, next.Turn.Cached)
+	}
+	return max(c.Input, shared)
+}
+
+func (b *builder) count(c *Call, identified, computed int32) {
+	o := &b.w.OutputTokens
+	if known := int64(identified - c.Input); len(c.Turn.OutputHashes) > 0 {
+		o.Known += known
+	} else {
+		o.Inferred += known
+	}
+	o.Unknown += int64(computed - identified)
+}
+
+// markShared marks the nodes that calls of two or more programs run through. Each node is visited at most twice.
+func (w *Workload) markShared() {
+	owner := make([]int32, len(w.nodes))
+	for i := range owner {
+		owner[i] = -1
+	}
+	for i := range w.Calls {
+		p := w.Calls[i].Program
+		for n := w.Calls[i].End; n > 0 && owner[n] != p && !w.nodes[n].shared; n = w.nodes[n].parent {
+			if owner[n] >= 0 {
+				w.nodes[n].shared = true
+			}
+			owner[n] = p
+		}
+		for n := w.Calls[i].Prompt; n > 0 && owner[n] != p && !w.nodes[n].shared; n = w.nodes[n].parent {
+			if owner[n] >= 0 {
+				w.nodes[n].shared = true
+			}
+			owner[n] = p
+		}
+	}
+}
+
+// markCuts finds sessions whose first call hit more in the recorded server's cache than any earlier call of the
+// capture could have left there: that history was computed before the capture began.
+func (w *Workload) markCuts() {
+	order := make([]int32, 0, len(w.Calls))
+	any := false
+	for i := range w.Calls {
+		if w.Calls[i].Turn.Start != NoTime {
+			order = append(order, int32(i))
+			any = any || w.Calls[i].Turn.Cached > 0
+		}
+	}
+	if !any {
+		return
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(w.Calls[a].Turn.Start, w.Calls[b].Turn.Start) })
+	seen := make([]bool, len(w.nodes))
+	for _, i := range order {
+		c := &w.Calls[i]
+		if t := c.Turn; c.Cut == 0 && t.Cached > 0 && t == t.Session.Turns[0] {
+			n := c.Prompt
+			for n > 0 && !seen[n] {
+				n = w.nodes[n].parent
+			}
+			if int(t.Cached) > int(w.nodes[n].end)+w.Capture.BlockSize {
+				c.Cut = min(t.Cached, c.Input)
+			}
+		}
+		for n := c.End; n > 0 && !seen[n]; n = w.nodes[n].parent {
+			seen[n] = true
+		}
+	}
+}
