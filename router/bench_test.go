@@ -1,0 +1,108 @@
+package router
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+// longPath is a path of n nodes, each of 4 blocks, with keys from first on.
+func longPath(first, n int) []trace.Span {
+	path := make([]trace.Span, n)
+	for i := range path {
+		path[i] = trace.Span{Key: trace.MakeKey(trace.NodeID(first+i), 0), From: int32(4 * i), To: int32(4*i + 4)}
+	}
+	return path
+}
+
+func request(path []trace.Span) *Request {
+	blocks := path[len(path)-1].To
+	return &Request{Input: 16*blocks + 5, PromptBlocks: blocks, Path: path}
+}
+
+// BenchmarkPickKV picks for a path that half of the workers hold whole and the others to different depths, while
+// each worker serves eight requests, one of them with the same prompt.
+func BenchmarkPickKV(b *testing.B) {
+	for _, size := range []struct{ workers, nodes int }{{8, 50}, {64, 200}, {512, 200}} {
+		b.Run(fmt.Sprintf("%dx%d", size.workers, size.nodes), func(b *testing.B) {
+			r := newRouter(b, Defaults("kv"), size.workers, 16, 1)
+			path := longPath(1, size.nodes)
+			for worker := range size.workers {
+				depth := size.nodes
+				if worker%2 == 1 {
+					depth = worker * 37 % size.nodes
+				}
+				for _, s := range path[:depth] {
+					r.Stored(0, worker, s)
+				}
+				r.Dispatched(request(path), worker, 0)
+				for i := range 7 {
+					other := longPath(1_000_000+(worker*8+i)*size.nodes, size.nodes)
+					for _, s := range other {
+						r.Stored(0, worker, s)
+					}
+					r.Dispatched(request(other), worker, 0)
+				}
+			}
+			q := request(path)
+			r.Pick(time.Second, q)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Pick(time.Second, q)
+			}
+		})
+	}
+}
+
+// BenchmarkDispatched books and frees a request whose prompt has 200 nodes.
+func BenchmarkDispatched(b *testing.B) {
+	r := newRouter(b, Defaults("kv"), 64, 16, 1)
+	other := request(longPath(1, 100)) // the first half of the path is held by another request
+	r.Dispatched(other, 3, 0)
+	q := request(longPath(1, 200))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Dispatched(q, 3, 0)
+		r.FirstToken(q)
+		r.Done(q)
+	}
+}
+
+// BenchmarkEvents stores 200 nodes, makes them visible, and removes them again: 400 events an operation.
+func BenchmarkEvents(b *testing.B) {
+	s := Defaults("kv")
+	s.EventDelay = time.Millisecond
+	r := newRouter(b, s, 64, 16, 1)
+	path, q := longPath(1, 200), &Request{}
+	now, n := time.Duration(0), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		now += time.Millisecond
+		worker := n % 64
+		n++
+		for _, s := range path {
+			r.Stored(now, worker, s)
+		}
+		r.Pick(now+time.Millisecond, q)
+		for _, s := range path {
+			r.Removed(now+time.Millisecond, worker, s)
+		}
+		r.Pick(now+2*time.Millisecond, q)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(400*n), "ns/event")
+}
+
+func BenchmarkPick(b *testing.B) {
+	for _, policy := range Policies()[:5] {
+		b.Run(policy, func(b *testing.B) {
+			r := newRouter(b, Settings{Policy: policy}, 64, 16, 1)
+			q := &Request{}
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Pick(0, q)
+			}
+		})
+	}
+}
