@@ -1,0 +1,106 @@
+package trace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// Read reads Dynamo request traces (dynamo.request.trace.v1 and dynamo.agent.trace.v1, of all eras, in either
+// framing) into a capture. What is damaged is survived, counted and located in Capture.Read. An *InputError is a
+// row that makes the capture meaningless: no start time, no prompt length, hashes that fit no prompt of that length.
+func Read(ctx context.Context, segments []Segment, progress Progress) (*Capture, error) {
+	c := &Capture{Format: "dynamo", Resolution: time.Millisecond, SharedClock: true}
+	join := NewJoiner(c)
+	var starts, ends []toolEdge
+	hints := map[string]Hints{}
+	err := MapLines(ctx, segments, progress, parseRows, func(r *rows) error {
+		starts = append(starts, r.starts...)
+		ends = append(ends, r.ends...)
+		for id, h := range r.hints {
+			if _, ok := hints[id]; !ok {
+				hints[id] = h
+			}
+		}
+		return join.Add(&r.Part)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for id, h := range hints {
+		if t := join.Turn(id); t != nil && t.Hints == (Hints{}) {
+			t.Hints = h
+		}
+	}
+	pairTools(join, starts, ends)
+	if c, err = join.Capture(); err != nil {
+		return nil, &InputError{File: segments[0].Path, Err: err}
+	}
+	c.Epoch = c.Rebase().Milliseconds()
+	return c, nil
+}
+
+// pairTools gives a span to the ends of tools whose rows tell none: it begins at the last tool_start of the same call
+// before it that no other end took.
+func pairTools(join *Joiner, starts, ends []toolEdge) {
+	type call struct{ session, id string }
+	open := map[call][]time.Duration{}
+	slices.SortStableFunc(starts, func(a, b toolEdge) int { return cmp.Compare(a.span.Start, b.span.Start) })
+	slices.SortStableFunc(ends, func(a, b toolEdge) int { return cmp.Compare(a.span.End, b.span.End) })
+	for _, e := range ends {
+		for len(starts) > 0 && starts[0].span.Start <= e.span.End {
+			key := call{starts[0].session, starts[0].span.ID}
+			open[key] = append(open[key], starts[0].span.Start)
+			starts = starts[1:]
+		}
+		key := call{e.session, e.span.ID}
+		if n := len(open[key]); n > 0 {
+			e.span.Start = open[key][n-1]
+			open[key] = open[key][:n-1]
+			s := join.sessions[e.session]
+			s.Tools = append(s.Tools, e.span)
+		}
+	}
+}
+
+// ReadRecords calls each with the records of the segments in the order of their lines, whatever their event type, as
+// they stand in the file. It stops at the first error of each. What is damaged is counted in the report.
+func ReadRecords(ctx context.Context, segments []Segment, each func(file string, line int, r *Record) error) (ReadReport, error) {
+	type located struct {
+		line int
+		rec  *Record
+	}
+	type records struct {
+		file string
+		rows []located
+		read ReadReport
+	}
+	var report ReadReport
+	err := MapLines(ctx, segments, nil, func(c Chunk) (records, error) {
+		out := records{file: c.File, read: c.Read}
+		for number, text := range c.Lines {
+			out.read.Lines++
+			rec, err := ParseRecord(text)
+			switch {
+			case err == nil:
+				out.rows = append(out.rows, located{number, rec})
+			case errors.Is(err, errNotRecord):
+				out.read.SkippedRows++
+			default:
+				out.read.Lose(c.File, number, text, err)
+			}
+		}
+		return out, nil
+	}, func(out records) error {
+		report.add(&out.read)
+		for _, r := range out.rows {
+			if err := each(out.file, r.line, r.rec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return report, err
+}

@@ -1,0 +1,423 @@
+package trace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Bounds on what a row may say.
+const (
+	// maxMs bounds a time or a duration in milliseconds, so that it fits a time.Duration: the year 2255.
+	maxMs = 9e12
+	// maxHintPayload is the size in bytes up to which a request_payload row is decoded for the hints in it.
+	maxHintPayload = 1 << 20
+)
+
+// rows is what the rows of one chunk tell.
+type rows struct {
+	Part
+	// starts are tool_start rows; ends are the ends of tools that only a start gives a span.
+	starts, ends []toolEdge
+	// hints come with payload rows, by request id.
+	hints map[string]Hints
+}
+
+// toolEdge is the start or the end of a tool execution.
+type toolEdge struct {
+	session string
+	span    ToolSpan // Start, or End, is set
+}
+
+// rowParser reads the rows of one chunk. Times count from the Unix epoch.
+type rowParser struct {
+	rows
+	file     string
+	line     int
+	sessions map[string]*Session
+	chains   map[*Session]*Chain
+	names    map[string]string
+	hashed   *Turn
+}
+
+// parseRows reads a chunk of a Dynamo trace. Rows that cannot be read are counted; an error is a row that was read
+// and makes the capture meaningless.
+func parseRows(c Chunk) (*rows, error) {
+	p := &rowParser{file: c.File, sessions: map[string]*Session{}, chains: map[*Session]*Chain{}, names: map[string]string{}}
+	p.Read = c.Read
+	for number, text := range c.Lines {
+		p.line = number
+		p.Read.Lines++
+		if len(text) > maxHintPayload && isPayload(text) {
+			p.Read.SkippedRows++
+			continue
+		}
+		rec, err := p.record(text)
+		if err != nil || rec == nil {
+			if err != nil {
+				p.Read.Lose(p.file, p.line, text, err)
+			}
+			continue
+		}
+		if err := p.row(rec); err != nil {
+			return nil, &InputError{p.file, p.line, err}
+		}
+	}
+	return &p.rows, nil
+}
+
+// record parses one line; nil without an error is JSON that is no record.
+func (p *rowParser) record(text []byte) (*Record, error) {
+	rec, err := ParseRecord(text)
+	if errors.Is(err, errNotRecord) {
+		p.Read.SkippedRows++
+		return nil, nil
+	}
+	if err != nil {
+		// A writer that crashed in mid-line and was started again leaves half a row in front of a whole one.
+		if at := bytes.LastIndex(text, []byte(`{"timestamp":`)); at > 0 {
+			if rec, again := ParseRecord(text[at:]); again == nil {
+				p.Read.Lose(p.file, p.line, text[:at], err)
+				return rec, nil
+			}
+		}
+	}
+	return rec, err
+}
+
+// isPayload tells a request_payload row by its first bytes, without decoding the megabytes behind them.
+func isPayload(text []byte) bool {
+	_, rest, _ := bytes.Cut(text[:min(len(text), 512)], []byte(`"event_type"`))
+	rest = bytes.TrimLeft(rest, " :\t")
+	return bytes.HasPrefix(rest, []byte(`"`+EventRequestPayload+`"`))
+}
+
+func (p *rowParser) row(rec *Record) error {
+	known := rec.Schema == Schema || rec.Schema == legacySchema || rec.Schema == ""
+	switch {
+	case known && rec.EventType == EventRequestEnd && rec.Request != nil:
+		return p.request(rec)
+	case known && rec.Tool != nil &&
+		(rec.EventType == EventToolStart || rec.EventType == EventToolEnd || rec.EventType == EventToolError):
+		return p.tool(rec)
+	case known && rec.EventType == EventRequestPayload && rec.Payload != nil:
+		p.payload(rec.Payload)
+	}
+	p.Read.SkippedRows++
+	return nil
+}
+
+func (p *rowParser) payload(pl *Payload) {
+	if pl.Request != nil && pl.Request.Nvext != nil && pl.Request.Nvext.Hints != nil {
+		if p.hints == nil {
+			p.hints = map[string]Hints{}
+		}
+		if _, ok := p.hints[pl.RequestID]; !ok {
+			p.hints[pl.RequestID] = pl.Request.Nvext.Hints.hints()
+		}
+	}
+}
+
+// session returns the session of a row; a row without context is a session of its own.
+func (p *rowParser) session(rec *Record, own string) *Session {
+	id := Identity{Session: own}
+	if rec.AgentContext != nil {
+		if told := rec.AgentContext.Identity(); told.Session != "" {
+			id = told
+		}
+	} else if rec.FlatSessionID != "" {
+		id = Identity{Session: rec.FlatSessionID, Parent: rec.FlatParentSessionID}
+	}
+	if id.Session == "" {
+		return nil
+	}
+	s := p.sessions[id.Session]
+	if s == nil {
+		s = &Session{ID: p.name(id.Session), Parent: p.name(id.Parent), Class: p.name(id.Class)}
+		p.sessions[s.ID] = s
+		p.Sessions = append(p.Sessions, s)
+	}
+	if s.Parent == "" {
+		s.Parent = p.name(id.Parent)
+	}
+	if s.Class == "" {
+		s.Class = p.name(id.Class)
+	}
+	s.Final = s.Final || id.Final
+	return s
+}
+
+// name returns one copy of each of the names that rows repeat.
+func (p *rowParser) name(s string) string {
+	if known, ok := p.names[s]; ok {
+		return known
+	}
+	p.names[s] = s
+	return s
+}
+
+func (p *rowParser) request(rec *Record) error {
+	r := rec.Request
+	if r.RequestID == "" {
+		return errors.New("request_end without a request_id")
+	}
+	t := &Turn{ID: r.RequestID, Model: p.name(r.Model), TTFT: NoTime, Cached: Unknown, Reasoning: Unknown,
+		File: p.file, Line: int32(min(p.line, math.MaxInt32))}
+	if err := t.setTimes(rec); err != nil {
+		return fmt.Errorf("request %q: %w", t.ID, err)
+	}
+	if err := t.setTokens(r); err != nil {
+		return fmt.Errorf("request %q: %w", t.ID, err)
+	}
+	t.Session = p.session(rec, t.ID)
+	if a := rec.AgentContext; a != nil {
+		t.Trigger = p.name(a.InputTrigger)
+		t.Compaction = len(a.Compaction) > 0 && string(a.Compaction) != "null"
+		t.Final = a.SessionFinal || a.TrajectoryFinal
+	}
+	if f := r.FinishReason; f != nil {
+		t.Status = finishStatus(f.Backend)
+		for _, c := range f.ToolCalls {
+			t.ToolCalls = append(t.ToolCalls, ToolCall{ID: c.ID, Name: p.name(c.Name)})
+		}
+	}
+	if x := r.Agentsim; x != nil {
+		t.setExtension(x)
+	}
+	if err := p.hashes(t, rec); err != nil {
+		return fmt.Errorf("request %q: %w", t.ID, err)
+	}
+	p.Turns = append(p.Turns, t)
+	return nil
+}
+
+// finishStatus turns an engine's finish reason ("cancelled", "error: text") into a Turn.Status.
+func finishStatus(backend string) string {
+	switch {
+	case backend == "cancelled":
+		return "cancelled"
+	case strings.HasPrefix(backend, "error"):
+		return "error"
+	}
+	return ""
+}
+
+func (t *Turn) setExtension(x *Extension) {
+	if x.Hints != nil {
+		t.Hints = x.Hints.hints()
+	}
+	if n := x.ReasoningTokens; n != nil && *n >= 0 && *n <= int64(t.Output) {
+		t.Reasoning = int32(*n)
+	}
+	switch x.Status {
+	case "rejected", "failed", "unfinished":
+		t.Status = "error"
+	}
+}
+
+// setTimes fills Start, End and TTFT. A request ends total_time_ms after it was received; its event time, rounded to
+// a millisecond, is the fallback for either.
+func (t *Turn) setTimes(rec *Record) error {
+	r := rec.Request
+	total, err := optionalMs("total_time_ms", r.TotalTimeMs)
+	if err != nil {
+		return err
+	}
+	event, err := optionalWallMs("event_time_unix_ms", rec.EventTimeMs)
+	if err != nil {
+		return err
+	}
+	if t.Start, err = optionalWallMs("request_received_ms", r.ReceivedMs); err != nil {
+		return err
+	}
+	if t.Start == NoTime {
+		if event == NoTime || total == NoTime {
+			return errors.New("no request_received_ms, and no event and total time that give it: when did it start?")
+		}
+		t.Start = event - total
+		t.Inferred |= FieldStart
+	}
+	switch {
+	case total != NoTime:
+		t.End = t.Start + total
+	case event != NoTime:
+		t.End = max(event, t.Start)
+		t.Inferred |= FieldEnd
+	default:
+		t.End = NoTime
+	}
+	t.TTFT, err = optionalMs("ttft_ms", r.TTFTMs)
+	return err
+}
+
+func optionalWallMs(field string, v *int64) (time.Duration, error) {
+	if v == nil {
+		return NoTime, nil
+	}
+	if *v < 0 || *v > maxMs {
+		return 0, fmt.Errorf("%s is %d: not a Unix time in milliseconds", field, *v)
+	}
+	return time.Duration(*v) * time.Millisecond, nil
+}
+
+// optionalMs rounds a duration to nanoseconds. Clocks that ran back are taken as 0.
+func optionalMs(field string, v *float64) (time.Duration, error) {
+	if v == nil {
+		return NoTime, nil
+	}
+	if !(*v <= maxMs) {
+		return 0, fmt.Errorf("%s is %g: not a duration in milliseconds", field, *v)
+	}
+	return time.Duration(math.Round(max(*v, 0) * 1e6)), nil
+}
+
+// setTokens fills the token counts. Where there are hashes, the length that they were made from is the prompt's.
+func (t *Turn) setTokens(r *RequestEnd) error {
+	input := r.InputTokens
+	if r.Replay != nil && r.Replay.InputLength != nil && (len(r.Replay.Hashes) > 0 || input == nil || *input == 0) {
+		input = r.Replay.InputLength
+	}
+	if input == nil || *input == 0 {
+		return errors.New("no input tokens")
+	}
+	if r.OutputTokens == nil {
+		t.Inferred |= FieldOutput
+	}
+	for _, f := range []struct {
+		name string
+		from *int64
+		to   *int32
+	}{{"input_tokens", input, &t.Input}, {"output_tokens", r.OutputTokens, &t.Output}, {"cached_tokens", r.CachedTokens, &t.Cached}} {
+		if f.from == nil {
+			continue
+		}
+		if *f.from < 0 || *f.from > maxTokens {
+			return fmt.Errorf("%s is %d: not a count of tokens", f.name, *f.from)
+		}
+		*f.to = int32(*f.from)
+	}
+	t.Cached = min(t.Cached, t.Input)
+	return nil
+}
+
+// hashes gives the turn its chain.
+func (p *rowParser) hashes(t *Turn, rec *Record) error {
+	r := rec.Request.Replay
+	if r == nil || len(r.Hashes) == 0 {
+		return nil
+	}
+	if r.BlockSize <= 0 || r.BlockSize > maxTokens {
+		return fmt.Errorf("trace_block_size is %d: want a positive number of tokens", r.BlockSize)
+	}
+	size := int32(r.BlockSize)
+	if p.hashed == nil {
+		p.hashed, p.BlockSize = t, int(size)
+	}
+	if int(size) != p.BlockSize {
+		return mixedBlockSizes(t, int(size), p.hashed, p.BlockSize).(*InputError).Err
+	}
+	if err := CheckHashCount(len(r.Hashes), t.Input, size); err != nil {
+		return err
+	}
+	if rec.AgentContext == nil {
+		new(Chain).Add(t, r.Hashes)
+	} else {
+		c := p.chains[t.Session]
+		if c == nil {
+			c = new(Chain)
+			p.chains[t.Session] = c
+		}
+		c.Add(t, r.Hashes)
+	}
+	if full := int(t.Input / size); len(r.CompletionHashes) == blocks(t.Input+t.Output, size) {
+		t.OutputHashes = r.CompletionHashes[full:]
+	}
+	return nil
+}
+
+// CheckHashCount tells whether n hashes can stand for input tokens in blocks of size: one per block, with or without
+// one for a partial block at the end. Anything else means that the hashes belong to another prompt.
+func CheckHashCount(n int, input, size int32) error {
+	if n != blocks(input, size) && n != int(input/size) {
+		return fmt.Errorf("%d hashes for %d tokens in blocks of %d: want %d, or %d without a partial last block",
+			n, input, size, blocks(input, size), input/size)
+	}
+	return nil
+}
+
+func blocks(tokens, size int32) int { return int((int64(tokens) + int64(size) - 1) / int64(size)) }
+
+// tool keeps a tool row: its span if the row tells it, else the edge that it tells.
+func (p *rowParser) tool(rec *Record) error {
+	e := rec.Tool
+	s := p.session(rec, "")
+	if s == nil {
+		p.Read.SkippedRows++ // a tool of nobody
+		return nil
+	}
+	at, err := optionalWallMs("event_time_unix_ms", rec.EventTimeMs)
+	if err != nil {
+		return err
+	}
+	start, err := optionalWallMs("started_at_unix_ms", e.StartedMs)
+	if err != nil {
+		return err
+	}
+	end, err := optionalWallMs("ended_at_unix_ms", e.EndedMs)
+	if err != nil {
+		return err
+	}
+	took, err := optionalMs("duration_ms", e.DurationMs)
+	if err != nil {
+		return err
+	}
+	span := ToolSpan{ID: e.ToolCallID, Class: p.name(e.ToolClass), Start: start, End: end}
+	if rec.EventType == EventToolStart {
+		if span.Start == NoTime {
+			span.Start = at
+		}
+		if span.Start != NoTime {
+			p.starts = append(p.starts, toolEdge{s.ID, span})
+		}
+		return nil
+	}
+	p.Read.Tools++
+	span.Status = toolStatus(e.Status, rec.EventType)
+	switch {
+	case start != NoTime && end != NoTime && end >= start:
+	case start != NoTime && took != NoTime:
+		span.End = start + took
+	case took != NoTime && (end != NoTime || at != NoTime):
+		if end == NoTime {
+			span.End = at
+		}
+		span.Start = span.End - took
+	case at != NoTime:
+		span.End = at
+		p.ends = append(p.ends, toolEdge{s.ID, span})
+		return nil
+	default:
+		return nil
+	}
+	s.Tools = append(s.Tools, span)
+	return nil
+}
+
+// toolStatus maps the spellings of a tool's status to ToolSpan.Status.
+func toolStatus(status, event string) string {
+	switch status {
+	case "succeeded", "ok", "success":
+		return "succeeded"
+	case "error", "failed":
+		return "error"
+	case "cancelled", "canceled", "timeout":
+		return "cancelled"
+	}
+	if event == EventToolError {
+		return "error"
+	}
+	return "succeeded"
+}
