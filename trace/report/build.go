@@ -1,0 +1,90 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Input is everything that Build makes a Run from. What is left zero or unknown is absent from the report.
+type Input struct {
+	Name     string
+	Config   json.RawMessage
+	Workload Workload
+	Requests []Request
+	Programs []Program
+	// Gaps are the gaps between output tokens of the requests that arrived in Window; nil when not known.
+	Gaps      *Gaps
+	Workers   []Worker
+	KV        KV // without the figures that Build fills
+	Scheduler *Scheduler
+	// Window is the measured part of the run.
+	Window Window
+	// End is when the run stopped, if that was later than the last end of a request.
+	End                      time.Duration
+	SLO                      SLO
+	Warnings, Approximations []string
+}
+
+// Program is what became of one program, all its sessions together. A negative time (None) is not known.
+type Program struct {
+	Index int32
+	Copy  uint32
+	// First is the first arrival, Last the last end; Completed means that every request completed.
+	First, Last time.Duration
+	Completed   bool
+	// Where the time went.
+	Model, Tool, Human, Paused, Queued time.Duration
+	// Solo is the makespan of the same program alone on an idle worker; 0 when not known.
+	Solo time.Duration
+}
+
+// Window is the measured part of a run, From ≤ t < To. The zero Window is the whole run.
+type Window struct{ From, To time.Duration }
+
+func (w Window) contains(t time.Duration) bool {
+	return w == Window{} || w.From <= t && t < w.To
+}
+
+// SLO bounds the times of what counts as goodput; a bound of 0 is none.
+type SLO struct {
+	TTFT time.Duration
+	// ITL bounds the TPOT of each request: its mean gap, not single gaps.
+	ITL time.Duration
+	// Program bounds the makespan.
+	Program time.Duration
+}
+
+// Build computes a Run. The requests should pass CheckRequests.
+//
+// A request belongs to the measured window when it arrived in it, a program when its first request did. Latencies
+// are those of completed requests; Requests has the count of the others. Throughput counts completions in the window,
+// so that long requests which straddle its borders are not lost.
+func Build(in Input) *Run {
+	run := &Run{
+		Name:           in.Name,
+		Status:         RunDone,
+		Config:         in.Config,
+		Workload:       in.Workload,
+		KV:             in.KV,
+		Scheduler:      in.Scheduler,
+		Workers:        in.Workers,
+		Warnings:       append([]string{}, in.Warnings...),
+		Approximations: append([]string{}, in.Approximations...),
+	}
+	var samples samples
+	run.Measures, samples = measure(in, in.Window)
+	run.LatencyMs.ITL = in.Gaps.distributionMs()
+	if in.Window != (Window{}) {
+		run.WindowS = []Figure{Known(in.Window.From.Seconds()), Known(in.Window.To.Seconds())}
+		whole, _ := measure(in, Window{})
+		run.Whole = &whole
+	}
+	fillReuse(run, in.Requests, in.Window)
+	run.Aliases = aliases(run, samples)
+	if samples.backwards > 0 {
+		run.Warnings = append(run.Warnings, fmt.Sprintf(
+			"%d latencies are negative and left out: the clocks of the source disagree", samples.backwards))
+	}
+	return run
+}

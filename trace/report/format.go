@@ -1,0 +1,127 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/clipperhouse/displaywidth"
+)
+
+// number prints three significant digits for people: 0.0412, 4.12, 412, 1.24k, 12.4M.
+func number(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	for _, suffix := range []string{"", "k", "M", "G"} {
+		a := math.Abs(v)
+		switch {
+		case a < 1e3 && v == math.Trunc(v) && suffix == "":
+			return strconv.FormatFloat(v, 'f', 0, 64)
+		case a < 0.001:
+			return strconv.FormatFloat(v, 'e', 1, 64)
+		case a < 0.9995:
+			return strconv.FormatFloat(v, 'f', 3, 64)
+		case a < 9.995:
+			return strconv.FormatFloat(v, 'f', 2, 64) + suffix
+		case a < 99.95:
+			return strconv.FormatFloat(v, 'f', 1, 64) + suffix
+		case a < 999.5:
+			return strconv.FormatFloat(v, 'f', 0, 64) + suffix
+		}
+		v /= 1000
+	}
+	return strconv.FormatFloat(v*1e12, 'e', 2, 64)
+}
+
+// timeUnit is a unit of time and its length in seconds.
+type timeUnit struct {
+	name    string
+	seconds float64
+}
+
+// unitFor picks the unit in which the largest of some times is easy to read.
+func unitFor(seconds float64) timeUnit {
+	switch {
+	case seconds < 0.9995:
+		return timeUnit{"ms", 1e-3}
+	case seconds < 600:
+		return timeUnit{"s", 1}
+	case seconds < 36000:
+		return timeUnit{"min", 60}
+	}
+	return timeUnit{"h", 3600}
+}
+
+// duration prints a time with its unit: "412 ms", "3.10 s", "12.5 min".
+func duration(seconds float64) string {
+	unit := unitFor(seconds)
+	return number(seconds/unit.seconds) + " " + unit.name
+}
+
+// percent prints a share: "71%", "4.1%".
+func percent(share float64) string {
+	if p := math.Abs(100 * share); p == 0 || p >= 9.95 {
+		return fmt.Sprintf("%.0f%%", 100*share)
+	}
+	return fmt.Sprintf("%.1f%%", 100*share)
+}
+
+// equalWithin is the relative difference below which two figures are called equal when there is no interval.
+const equalWithin = 0.01
+
+// change prints a relative difference to a baseline: "+12%", "-3%", "=" below 1 %, "x14" from tenfold on.
+func change(value, base float64) string {
+	if base == 0 {
+		if value == 0 {
+			return "="
+		}
+		return ""
+	}
+	d := value/base - 1
+	switch {
+	case math.Abs(d) < equalWithin:
+		return "="
+	case d >= 9:
+		return "x" + number(value/base)
+	}
+	return fmt.Sprintf("%+.0f%%", 100*d)
+}
+
+// countOf prints "3 of 412 requests".
+func countOf(n, total int64, noun string) string {
+	if total != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d of %d %s", n, total, noun)
+}
+
+// shorten cuts the middle out of a name that is wider than limit, and replaces what a terminal cannot print.
+func shorten(name string, limit int) string {
+	runes := []rune(name)
+	for i, r := range runes {
+		if !unicode.IsPrint(r) {
+			runes[i] = unicode.ReplacementChar
+		}
+	}
+	name = string(runes)
+	for cut := 2; displaywidth.String(name) > limit && cut <= len(runes)-2; cut++ {
+		head := (len(runes) - cut + 1) / 2
+		name = string(runes[:head]) + "…" + string(runes[head+cut:])
+	}
+	return name
+}
+
+// list prints "a", "a and b", "a, b and c".
+func list(items []string) string {
+	switch n := len(items); n {
+	case 0:
+		return ""
+	case 1:
+		return items[0]
+	default:
+		return strings.Join(items[:n-1], ", ") + " and " + items[n-1]
+	}
+}

@@ -1,0 +1,252 @@
+// Package report turns what became of requests into figures: a Run per deployment, its JSON form, a table that
+// compares runs and a verdict in words. The rows may come from a recording, a simulation or a live replay; what
+// a source does not tell is absent from its report, never 0.
+//
+//	[]Request, []Program ── Build ──► Run ──► Write (report.json), WriteTable, Judge
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Schema names the JSON form of a Report.
+const Schema = "agentsim.report.v1"
+
+// Report is a report.json file.
+type Report struct {
+	Schema string `json:"schema"`
+	Runs   []*Run `json:"runs"`
+}
+
+// The states of a Run.
+const (
+	RunDone        = "done"
+	RunFailed      = "failed"      // Run.Error says why; the figures are absent
+	RunInterrupted = "interrupted" // the figures cover what was finished
+)
+
+// Run is the report of one deployment on one workload. Its embedded Measures cover the measured window, which is the
+// whole run unless Window says otherwise.
+type Run struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+	// Config is the deployment's configuration as the caller prints it.
+	Config   json.RawMessage `json:"config,omitempty"`
+	Workload Workload        `json:"workload"`
+	// WindowS is the measured window [from, to) in seconds since the start of the run; absent for the whole run.
+	WindowS []Figure `json:"window_s,omitempty"`
+	Measures
+	KV        KV         `json:"kv,omitzero"`
+	Scheduler *Scheduler `json:"scheduler,omitempty"`
+	// Preemptions of the measured requests.
+	Preemptions Figure   `json:"preemptions,omitzero"`
+	Workers     []Worker `json:"workers,omitempty"`
+	// Whole is the figures of the whole run when Window is a part of it.
+	Whole   *Measures `json:"whole,omitempty"`
+	Aliases Aliases   `json:"aliases,omitzero"`
+	// Warnings say what went wrong or was ignored; Approximations what the figures rest on.
+	Warnings       []string `json:"warnings"`
+	Approximations []string `json:"approximations"`
+}
+
+// Workload is what was asked of the deployment.
+type Workload struct {
+	Programs int64 `json:"programs"`
+	Sessions int64 `json:"sessions"`
+	Turns    int64 `json:"turns"`
+	// InputTokens and OutputTokens are summed over turns; cached prompt tokens count.
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	// Inferred counts the turns that had a field filled by rule, by the field's name.
+	Inferred map[string]int64 `json:"inferred,omitempty"`
+}
+
+// Measures are the figures of a stretch of time. Requests and Programs belong to it by their arrival, throughput
+// by completion.
+type Measures struct {
+	Requests Requests `json:"requests"`
+	// DurationS is the window's length, or the time from the first arrival to the end of the whole run.
+	DurationS  Figure          `json:"duration_s,omitzero"`
+	Throughput Throughput      `json:"throughput,omitzero"`
+	LatencyMs  Latency         `json:"latency_ms,omitzero"`
+	Programs   ProgramMeasures `json:"programs,omitzero"`
+}
+
+// Requests counts how requests ended: Total is the sum of the others.
+type Requests struct {
+	Total      int64 `json:"total"`
+	Completed  int64 `json:"completed"`
+	Rejected   int64 `json:"rejected"`
+	Failed     int64 `json:"failed"`
+	Unfinished int64 `json:"unfinished"`
+}
+
+// Throughput is work completed per time: completed requests, their tokens, and completed programs.
+type Throughput struct {
+	RequestsPerS     Figure `json:"requests_per_s,omitzero"`
+	OutputTokensPerS Figure `json:"output_tokens_per_s,omitzero"`
+	// InputTokensPerS counts whole prompts, cached tokens included.
+	InputTokensPerS Figure `json:"input_tokens_per_s,omitzero"`
+	TurnsPerMin     Figure `json:"turns_per_min,omitzero"`
+	ProgramsPerHour Figure `json:"programs_per_hour,omitzero"`
+	// Goodput counts what was completed within the SLO; absent without one.
+	GoodputRequestsPerS    Figure `json:"goodput_requests_per_s,omitzero"`
+	GoodputProgramsPerHour Figure `json:"goodput_programs_per_hour,omitzero"`
+}
+
+// Latency holds distributions in ms over completed requests.
+type Latency struct {
+	// TTFT is first token − arrival: queues and pauses are inside.
+	TTFT Distribution `json:"ttft,omitzero"`
+	// TPOT is (last token − first token)/(output − 1) of a request with two tokens or more. AIPerf calls it
+	// inter-token latency.
+	TPOT Distribution `json:"tpot,omitzero"`
+	// ITL pools every gap between two tokens of a request; its quantiles are within 0.1 %.
+	ITL Distribution `json:"itl,omitzero"`
+	// E2E is last token − arrival.
+	E2E Distribution `json:"e2e,omitzero"`
+	// Queue is first admission to an engine − arrival.
+	Queue Distribution `json:"queue,omitzero"`
+}
+
+// ProgramMeasures holds distributions over completed programs.
+type ProgramMeasures struct {
+	Total     int64 `json:"total"`
+	Completed int64 `json:"completed"`
+	// MakespanS is last end − first arrival in seconds; Slowdown is the makespan over that of the same program
+	// alone on one idle worker.
+	MakespanS Distribution `json:"makespan_s,omitzero"`
+	Slowdown  Distribution `json:"slowdown,omitzero"`
+	// Where the time went, in seconds, summed over the program's sessions.
+	ModelS  Distribution `json:"model_s,omitzero"`
+	ToolS   Distribution `json:"tool_s,omitzero"`
+	HumanS  Distribution `json:"human_s,omitzero"`
+	PausedS Distribution `json:"paused_s,omitzero"`
+	QueuedS Distribution `json:"queued_s,omitzero"`
+	// Fairness is Jain's index of 1/slowdown, (Σx)²/(nΣx²): 1 when all programs are slowed down alike, 1/n when one
+	// has everything.
+	Fairness Figure `json:"fairness,omitzero"`
+}
+
+// KV is about prompt reuse and the KV cache. Build fills the figures that follow from requests (hits, computed and
+// recomputed tokens, of the measured window); the others are the caller's and cover the whole run.
+type KV struct {
+	// CapacityTokens is the KV capacity of all workers together; AccountedTokens the most that was accounted for by
+	// a program scheduler.
+	CapacityTokens  Figure `json:"capacity_tokens,omitzero"`
+	AccountedTokens Figure `json:"accounted_tokens,omitzero"`
+	// HitRate is HitTokens/PromptTokens: token-weighted, at first admission.
+	HitRate Figure `json:"hit_rate,omitzero"`
+	// ReadmissionHitRate is the same for admissions after a preemption.
+	ReadmissionHitRate Figure `json:"readmission_hit_rate,omitzero"`
+	// PromptTokens is the prompts of all admitted requests whose hits are known.
+	PromptTokens Figure `json:"prompt_tokens,omitzero"`
+	HitTokens    Figure `json:"hit_tokens,omitzero"`
+	// WarmTokens is the part of HitTokens computed before the capture began and made resident as a warm start.
+	WarmTokens     Figure `json:"warm_tokens,omitzero"`
+	ComputedTokens Figure `json:"computed_tokens,omitzero"`
+	// Recomputed is the part of ComputedTokens that had been computed before in this run.
+	Recomputed Recomputed `json:"recomputed_tokens,omitzero"`
+	// ReprefillTimeShare is the marginal step time of recomputed tokens over busy time.
+	ReprefillTimeShare Figure `json:"reprefill_time_share,omitzero"`
+	EvictedBlocks      Figure `json:"evicted_blocks,omitzero"`
+	// PeakUtilization and MeanUtilization are shares of the blocks in use by requests, mean over time.
+	PeakUtilization Figure `json:"peak_utilization,omitzero"`
+	MeanUtilization Figure `json:"mean_utilization,omitzero"`
+	// ResidentGiBS is KV bytes times the seconds they stayed resident, IdleGiBS the part that no running request
+	// used, in GiB·s.
+	IdleGiBS     Figure `json:"idle_gib_s,omitzero"`
+	ResidentGiBS Figure `json:"resident_gib_s,omitzero"`
+	// OutputBlocks counts blocks of generated tokens by how their identity in later prompts is told.
+	OutputBlocks *OutputBlocks `json:"output_blocks,omitempty"`
+}
+
+// Recomputed is prompt tokens computed again, by cause: the request itself was preempted; else the block was
+// once resident on this worker; else the program came from another worker.
+type Recomputed struct {
+	Eviction   Figure `json:"eviction,omitzero"`
+	Preemption Figure `json:"preemption,omitzero"`
+	Migration  Figure `json:"migration,omitzero"`
+}
+
+// OutputBlocks counts the blocks of generated tokens whose identity the trace records, that were inferred from later
+// prompts, and that nobody knows.
+type OutputBlocks struct {
+	Known    int64 `json:"known"`
+	Inferred int64 `json:"inferred"`
+	Unknown  int64 `json:"unknown"`
+}
+
+// Scheduler counts the actions of a program scheduler (ThunderAgent). Marks are programs to be paused at the end of
+// their current turn; PausedPeak is the most programs paused at a time.
+type Scheduler struct {
+	Pauses        int64 `json:"pauses"`
+	Marks         int64 `json:"marks"`
+	Resumes       int64 `json:"resumes"`
+	ForcedResumes int64 `json:"forced_resumes"`
+	Migrations    int64 `json:"migrations"`
+	PausedPeak    int64 `json:"paused_peak"`
+}
+
+// Worker is the totals of one (worker, data-parallel rank) pair over the whole run. Busy time is in seconds,
+// utilization a share of the KV blocks.
+type Worker struct {
+	ID              int32  `json:"id"`
+	Requests        Figure `json:"requests,omitzero"`
+	BusyS           Figure `json:"busy_s,omitzero"`
+	Steps           Figure `json:"steps,omitzero"`
+	PrefillTokens   Figure `json:"prefill_tokens,omitzero"`
+	DecodeTokens    Figure `json:"decode_tokens,omitzero"`
+	HitTokens       Figure `json:"hit_tokens,omitzero"`
+	Preemptions     Figure `json:"preemptions,omitzero"`
+	EvictedBlocks   Figure `json:"evicted_blocks,omitzero"`
+	PeakUtilization Figure `json:"peak_utilization,omitzero"`
+	MeanUtilization Figure `json:"mean_utilization,omitzero"`
+}
+
+// Write writes the runs as an indented report.json. The same runs give the same bytes.
+func Write(w io.Writer, runs []*Run) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(Report{Schema: Schema, Runs: runs}); err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if _, err := w.Write(buf.Bytes()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// maxReportBytes bounds what Read takes: thousands of runs fit.
+const maxReportBytes = 256 << 20
+
+// Read reads a report.json. Unknown keys are ignored, so that reports of later versions can be compared; another
+// schema is an error.
+func Read(r io.Reader) (*Report, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxReportBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	if len(b) > maxReportBytes {
+		return nil, fmt.Errorf("read report: larger than %d MiB", maxReportBytes>>20)
+	}
+	var rep Report
+	if err := json.Unmarshal(b, &rep); err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	if rep.Schema != Schema {
+		return nil, fmt.Errorf("read report: schema is %q, want %q", rep.Schema, Schema)
+	}
+	for i, run := range rep.Runs {
+		if run == nil {
+			return nil, fmt.Errorf("read report: runs[%d] is null", i)
+		}
+	}
+	return &rep, nil
+}
