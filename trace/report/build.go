@@ -72,8 +72,8 @@ func Build(in Input) *Run {
 		Warnings:       append([]string{}, in.Warnings...),
 		Approximations: append([]string{}, in.Approximations...),
 	}
-	var samples samples
-	run.Measures, samples = measure(in, in.Window)
+	measures, latencies := measure(in, in.Window)
+	run.Measures = measures
 	run.LatencyMs.ITL = in.Gaps.distributionMs()
 	if in.Window != (Window{}) {
 		run.WindowS = []Figure{Known(in.Window.From.Seconds()), Known(in.Window.To.Seconds())}
@@ -81,10 +81,18 @@ func Build(in Input) *Run {
 		run.Whole = &whole
 	}
 	fillReuse(run, in.Requests, in.Window)
-	run.Aliases = aliases(run, samples)
-	if samples.backwards > 0 {
+	run.Aliases = aliases(run, latencies)
+	if latencies.backwards > 0 {
 		run.Warnings = append(run.Warnings, fmt.Sprintf(
-			"%d latencies are negative and left out: the clocks of the source disagree", samples.backwards))
+			"%d latencies are negative and left out: the clocks of the source disagree", latencies.backwards))
 	}
 	return run
+}
+
+// FailedRun is the Run of a deployment that gave no figures, for its place among the others.
+func FailedRun(name string, config json.RawMessage, err error) *Run {
+	return &Run{
+		Name: name, Status: RunFailed, Error: err.Error(), Config: config,
+		Warnings: []string{}, Approximations: []string{},
+	}
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"math"
 	"math/rand/v2"
@@ -349,4 +350,24 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("write: %v", err)
 		}
 	})
+}
+
+func TestFailedRun(t *testing.T) {
+	got := string(mustWrite(t, FailedRun("big", nil, errors.New("model does not fit"))))
+	want := `{
+  "schema": "agentsim.report.v1",
+  "runs": [
+    {
+      "name": "big",
+      "status": "failed",
+      "error": "model does not fit",
+      "warnings": [],
+      "approximations": []
+    }
+  ]
+}
+`
+	if got != want {
+		t.Errorf("got %s\nwant nothing but what is known: %s", got, want)
+	}
 }

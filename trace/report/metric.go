@@ -58,7 +58,7 @@ func Primary(runs []*Run, fixedLoad bool) Metric {
 	}
 	for _, r := range runs {
 		severalTurns = severalTurns || r.Workload.Turns > r.Workload.Programs
-		allCompleted = allCompleted && r.Status == RunDone && r.incomplete() == 0
+		allCompleted = allCompleted && r.Status == RunDone && r.incomplete() == 0 && r.Programs.Completed == r.Programs.Total
 	}
 	switch fixed := fixedLoad && allCompleted; {
 	case fixed && severalTurns && known(meanMakespan):

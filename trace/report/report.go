@@ -29,14 +29,14 @@ const (
 )
 
 // Run is the report of one deployment on one workload. Its embedded Measures cover the measured window, which is the
-// whole run unless Window says otherwise.
+// whole run unless WindowS says otherwise.
 type Run struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
 	// Config is the deployment's configuration as the caller prints it.
 	Config   json.RawMessage `json:"config,omitempty"`
-	Workload Workload        `json:"workload"`
+	Workload Workload        `json:"workload,omitzero"`
 	// WindowS is the measured window [from, to) in seconds since the start of the run; absent for the whole run.
 	WindowS []Figure `json:"window_s,omitempty"`
 	Measures
@@ -45,7 +45,7 @@ type Run struct {
 	// Preemptions of the measured requests.
 	Preemptions Figure   `json:"preemptions,omitzero"`
 	Workers     []Worker `json:"workers,omitempty"`
-	// Whole is the figures of the whole run when Window is a part of it.
+	// Whole is the figures of the whole run, without ITL, when WindowS is a part of it.
 	Whole   *Measures `json:"whole,omitempty"`
 	Aliases Aliases   `json:"aliases,omitzero"`
 	// Warnings say what went wrong or was ignored; Approximations what the figures rest on.
@@ -68,7 +68,7 @@ type Workload struct {
 // Measures are the figures of a stretch of time. Requests and Programs belong to it by their arrival, throughput
 // by completion.
 type Measures struct {
-	Requests Requests `json:"requests"`
+	Requests Requests `json:"requests,omitzero"`
 	// DurationS is the window's length, or the time from the first arrival to the end of the whole run.
 	DurationS  Figure          `json:"duration_s,omitzero"`
 	Throughput Throughput      `json:"throughput,omitzero"`
@@ -210,6 +210,9 @@ type Worker struct {
 
 // Write writes the runs as an indented report.json. The same runs give the same bytes.
 func Write(w io.Writer, runs []*Run) error {
+	if runs == nil {
+		runs = []*Run{}
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)

@@ -103,16 +103,16 @@ func columnsFor(runs []*Run) []*column {
 		rate = &column{head: "turns", unit: "/min", name: "turns/min", values: pick(turnsPerMin.of)}
 	}
 	rate.compare, rate.text = true, plain
-	millis := func(f Figure) Figure { f.Value /= 1000; return f }
+	inSeconds := func(ms Figure) Figure { ms.Value /= 1000; return ms }
 	all := []*column{
 		rate,
 		{
 			head: "output", unit: "tok/s", name: "output tok/s", text: plain, compare: true,
 			values: pick(func(r *Run) Figure { return r.Throughput.OutputTokensPerS }),
 		},
-		times("TTFT p50", pick(func(r *Run) Figure { return millis(r.LatencyMs.TTFT.P50) })),
-		times("TTFT p99", pick(func(r *Run) Figure { return millis(r.LatencyMs.TTFT.P99) })),
-		times("TPOT p50", pick(func(r *Run) Figure { return millis(r.LatencyMs.TPOT.P50) })),
+		times("TTFT p50", pick(func(r *Run) Figure { return inSeconds(r.LatencyMs.TTFT.P50) })),
+		times("TTFT p99", pick(func(r *Run) Figure { return inSeconds(r.LatencyMs.TTFT.P99) })),
+		times("TPOT p50", pick(func(r *Run) Figure { return inSeconds(r.LatencyMs.TPOT.P50) })),
 		times("program p50", pick(func(r *Run) Figure { return r.Programs.MakespanS.P50 })),
 		{
 			head: "hit", unit: "rate", name: "hit rate", text: share,
@@ -129,16 +129,16 @@ func columnsFor(runs []*Run) []*column {
 	}
 	var columns []*column
 	for _, c := range all {
-		any := false
+		known := false
 		c.cells = make([]cell, len(runs))
 		for i, v := range c.values {
-			any = any || v.Known
+			known = known || v.Known
 			c.cells[i] = cell{value: c.text(v)}
 			if base := c.values[0]; i > 0 && v.Known && base.Known {
 				c.cells[i].change = change(v.Value, base.Value)
 			}
 		}
-		if any {
+		if known {
 			columns = append(columns, c)
 		}
 	}
