@@ -93,7 +93,7 @@ func (w *Writer) existing() ([]int, error) {
 	}
 	var indices []int
 	for _, e := range entries {
-		if stem, index, ok := segmentName(e.Name()); ok && stem == filepath.Base(w.prefix) {
+		if stem, index, ok := segmentName(e.Name()); ok && stem == filepath.Base(w.prefix) && strings.HasSuffix(e.Name(), ".gz") {
 			if n, err := strconv.Atoi("0" + index); err == nil {
 				indices = append(indices, n)
 			}

@@ -1,0 +1,381 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+const (
+	// defaultBlockSize is that of the Mooncake traces (FAST '25).
+	defaultBlockSize = 512
+	// maxMs bounds a time in milliseconds, so that sums of a few fit a time.Duration.
+	maxMs = 3e12
+	// epochMs tells Unix times in milliseconds from relative ones.
+	epochMs = 1e11
+)
+
+// mooncakeRow is one row of the Mooncake family: the base format, Dynamo's extensions, and both agentic versions.
+type mooncakeRow struct {
+	turn      trace.Turn
+	requestID string
+	session   string
+	play      string // agentic v2: the program
+	kind      string
+	in, out   int64
+	hashes    int // length of the chain; -1 when there is none
+	blockSize int64
+
+	timestamp, delay, toolWait, apiTime float64 // milliseconds; NaN when not told
+	waitFor                             []string
+	explicit                            bool // wait_for or dependencies stand in the row
+	header                              bool
+}
+
+// mooncakePart is the rows of one chunk.
+type mooncakePart struct {
+	rows []*mooncakeRow
+	read trace.ReadReport
+}
+
+// mooncake reads the Mooncake family. Rows with a session_id follow one another: a row begins delay after the end of
+// the row before or, where only timestamps are told, not before it ends and at the recorded distance from its start.
+func (in input) mooncake(format string) (*trace.Capture, error) {
+	c := &trace.Capture{Format: format, Resolution: time.Millisecond, SharedClock: true}
+	j := &mooncakeJoiner{Joiner: trace.NewJoiner(c), format: format, blockSize: int32(in.opts.BlockSize),
+		fixed: in.opts.BlockSize > 0, last: map[string]*mooncakeRow{}, sessions: map[string]*trace.Session{}}
+	if j.blockSize == 0 {
+		j.blockSize = defaultBlockSize
+	}
+	err := trace.MapLines(in.ctx, in.segments, in.opts.Progress, parseMooncake, j.add)
+	if err != nil {
+		return nil, err
+	}
+	if c, err = j.Capture(); err != nil {
+		return nil, &trace.InputError{File: in.segments[0].Path, Err: err}
+	}
+	if format == FormatAgentic {
+		if err := checkWaits(c); err != nil {
+			return nil, err
+		}
+	}
+	warnPartialIDs(c)
+	if zero := c.Rebase().Milliseconds(); zero > epochMs {
+		c.Epoch = zero
+	}
+	return c, nil
+}
+
+// parseMooncake reads the rows of a chunk.
+func parseMooncake(c trace.Chunk) (*mooncakePart, error) {
+	p := &mooncakePart{read: c.Read}
+	var chain trace.Chain
+	models := map[string]string{}
+	for number, text := range c.Lines {
+		p.read.Lines++
+		row, err := parseMooncakeRow(text, &chain)
+		if err != nil {
+			if err := lose(&p.read, c.File, number, text, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if row.header {
+			p.read.SkippedRows++
+		}
+		if m, ok := models[row.turn.Model]; ok {
+			row.turn.Model = m
+		} else {
+			models[row.turn.Model] = row.turn.Model
+		}
+		row.turn.File, row.turn.Line = c.File, int32(min(number, math.MaxInt32))
+		if row.requestID == "" {
+			row.requestID = rowName(c.Segment, number)
+		}
+		p.rows = append(p.rows, row)
+	}
+	return p, nil
+}
+
+// rowName names a call by its place.
+func rowName(segment, line int) string {
+	name := "row-" + strconv.Itoa(line)
+	if segment > 0 {
+		name = "file-" + strconv.Itoa(segment+1) + "-" + name
+	}
+	return name
+}
+
+func parseMooncakeRow(text []byte, chain *trace.Chain) (*mooncakeRow, error) {
+	nan := math.NaN()
+	r := &mooncakeRow{in: -1, out: -1, hashes: -1, timestamp: nan, delay: nan, toolWait: nan, apiTime: nan}
+	s := &scanner{data: text}
+	var hashes []byte
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		switch string(key) {
+		case "timestamp", "created_time", "not_before_ms":
+			r.timestamp = s.float()
+		case "input_length", "input_tokens":
+			r.in = s.integer()
+		case "output_length", "output_tokens":
+			r.out = s.integer()
+		case "hash_ids":
+			hashes = s.flat()
+		case "request_id":
+			r.requestID = s.name()
+		case "session_id":
+			r.session = s.name()
+		case "play_id":
+			r.play = s.name()
+		case "model":
+			r.turn.Model = s.str()
+		case "request_kind":
+			r.kind = s.str()
+		case "delay", "delay_ms":
+			r.delay = s.float()
+		case "tool_wait_ms":
+			r.toolWait = s.float()
+		case "recorded_api_time_ms":
+			r.apiTime = s.float()
+		case "priority":
+			r.turn.Hints.Priority = int32(s.whole(math.MinInt32, math.MaxInt32))
+		case "strict_priority":
+			r.turn.Hints.StrictPriority = uint32(s.whole(0, math.MaxUint32))
+		case "policy_class":
+			r.turn.Hints.PolicyClass = s.str()
+		case "wait_for":
+			r.readWaitFor(s)
+		case "dependencies":
+			r.readDependencies(s)
+		case "schema":
+			r.header = true
+			s.skip()
+		case "block_size":
+			r.blockSize = s.whole(1, 1<<20)
+		default:
+			s.skip()
+		}
+	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+	if len(hashes) > 0 && !r.header {
+		var err error
+		if r.hashes, err = chain.AddText(&r.turn, hashes); err != nil {
+			return nil, fmt.Errorf("hash_ids: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// name reads an id, which some programs write as a number; null is "".
+func (s *scanner) name() string {
+	if c := s.peek(); c == '-' || c-'0' <= 9 {
+		return string(s.number())
+	}
+	return s.str()
+}
+
+// whole reads an integer in a range; null is 0, or the least if that is more.
+func (s *scanner) whole(least, most int64) int64 {
+	if s.null() {
+		return max(least, 0)
+	}
+	n := s.integer()
+	if s.err == nil && (n < least || n > most) {
+		s.fail("%d is not in %d to %d", n, least, most)
+	}
+	return n
+}
+
+// mooncakeJoiner turns rows into turns, in the order of the rows.
+type mooncakeJoiner struct {
+	*trace.Joiner
+	format    string
+	blockSize int32
+	fixed     bool                    // the user chose the block size
+	last      map[string]*mooncakeRow // the last row of each session
+	sessions  map[string]*trace.Session
+}
+
+func (j *mooncakeJoiner) add(p *mooncakePart) error {
+	part := trace.Part{Read: p.read, BlockSize: int(j.blockSize)}
+	for _, r := range p.rows {
+		if r.header {
+			if r.blockSize > 0 && !j.fixed {
+				j.blockSize = int32(r.blockSize)
+				part.BlockSize = int(j.blockSize)
+			}
+			continue
+		}
+		if err := j.finish(r, &part); err != nil {
+			return &trace.InputError{File: r.turn.File, Line: int(r.turn.Line), Err: err}
+		}
+	}
+	return j.Add(&part)
+}
+
+// finish makes the row's turn.
+func (j *mooncakeJoiner) finish(r *mooncakeRow, part *trace.Part) (err error) {
+	t := &r.turn
+	t.ID = r.requestID
+	t.TTFT, t.End = trace.NoTime, trace.NoTime
+	t.Cached, t.Reasoning = trace.Unknown, trace.Unknown
+	if j.format == FormatAgentic {
+		if first := j.Turn(t.ID); first != nil {
+			return fmt.Errorf("request_id %q was used before, at %s:%d", t.ID, first.File, first.Line)
+		}
+	}
+	t.Session = j.session(r, part)
+	prev := j.last[t.Session.ID]
+	if err := j.setTokens(r, prev); err != nil {
+		return err
+	}
+	if err := j.setTimes(r, prev); err != nil {
+		return err
+	}
+	if r.session != "" {
+		j.last[t.Session.ID] = r
+	}
+	part.Turns = append(part.Turns, t)
+	return nil
+}
+
+// session returns the row's session; rows without one are sessions of their own.
+func (j *mooncakeJoiner) session(r *mooncakeRow, part *trace.Part) *trace.Session {
+	id := r.session
+	if id == "" {
+		id = r.requestID
+	}
+	if r.play != "" {
+		id = r.play + "/" + id
+	}
+	s := j.sessions[id]
+	if s == nil {
+		s = &trace.Session{ID: id, Class: r.kind}
+		j.sessions[id] = s
+		part.Sessions = append(part.Sessions, s)
+	}
+	return s
+}
+
+func (j *mooncakeJoiner) setTokens(r, prev *mooncakeRow) (err error) {
+	t := &r.turn
+	if r.in < 0 && r.hashes > 0 {
+		r.in = int64(r.hashes) * int64(j.blockSize)
+	}
+	if t.Input, err = tokens("input_length", r.in, 1); err != nil {
+		return err
+	}
+	if t.Output, err = tokens("output_length", r.out, 0); err != nil {
+		return err
+	}
+	if r.hashes > 0 {
+		if err := trace.CheckHashCount(r.hashes, t.Input, j.blockSize); err != nil {
+			return err
+		}
+	}
+	if j.format == FormatMooncakeDelta && prev != nil {
+		return j.addDelta(t, &prev.turn)
+	}
+	return nil
+}
+
+// addDelta turns a row that holds the new part of a prompt into the whole prompt: the previous prompt, its output,
+// and the new part. Blocks from the previous prompt's last full one on have no known identity and get one of their own.
+func (j *mooncakeJoiner) addDelta(t, prev *trace.Turn) (err error) {
+	if t.Input, err = tokens("the prompt with all that came before", int64(prev.Input)+int64(prev.Output)+int64(t.Input), 1); err != nil {
+		return err
+	}
+	full := min(prev.Input/j.blockSize, prev.Shared+int32(len(prev.Hashes)))
+	t.Base, t.Shared, t.Hashes = prev, full, nil
+	if full == 0 {
+		t.Base = nil
+	}
+	for i := full; i < (t.Input+j.blockSize-1)/j.blockSize; i++ {
+		t.Hashes = append(t.Hashes, privateHash(t.File, t.Line, i))
+	}
+	return nil
+}
+
+// privateHash makes a hash for block i of the call in a line that no other block has: FNV-1a over the place, then
+// mixed (splitmix64) so that it looks like other hashes.
+func privateHash(file string, line, i int32) uint64 {
+	h := uint64(14695981039346656037)
+	for _, c := range []byte(file) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	h += uint64(uint32(line))<<32 + uint64(uint32(i))
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+func (j *mooncakeJoiner) setTimes(r, prev *mooncakeRow) (err error) {
+	t := &r.turn
+	if t.Start, err = optionalMs("timestamp", r.timestamp); err != nil {
+		return err
+	}
+	delay, err := optionalMs("delay", r.delay)
+	if err != nil {
+		return err
+	}
+	if r.explicit || j.format == FormatAgentic {
+		return r.setWaits(delay)
+	}
+	switch {
+	case prev != nil && delay != trace.NoTime:
+		t.Explicit = true
+		t.Waits = []trace.Wait{{ID: prev.turn.ID, Delay: delay}}
+		t.Start = trace.NoTime
+	case prev != nil && t.Start != trace.NoTime && prev.turn.Start != trace.NoTime:
+		// The end of the row before is not recorded, so the distance of the starts is all that is known of the gap.
+		t.Explicit = true
+		t.Waits = []trace.Wait{{ID: prev.turn.ID},
+			{ID: prev.turn.ID, Delay: max(0, t.Start-prev.turn.Start), OnDispatch: true}}
+	case t.Start == trace.NoTime:
+		return errors.New("timestamp is missing")
+	}
+	return nil
+}
+
+// optionalMs turns milliseconds into a duration, rounded to nanoseconds.
+func optionalMs(name string, ms float64) (time.Duration, error) {
+	if math.IsNaN(ms) {
+		return trace.NoTime, nil
+	}
+	if !(ms >= 0 && ms <= maxMs) {
+		return 0, fmt.Errorf("%s is %g: want 0 to %g milliseconds", name, ms, float64(maxMs))
+	}
+	return time.Duration(math.Round(ms * 1e6)), nil
+}
+
+// warnPartialIDs finds ids that stand for a whole block in one row and for a shorter one at the end of another. A
+// prompt made of such ids cannot exist; the two are not taken as equal.
+func warnPartialIDs(c *trace.Capture) {
+	size := int32(c.BlockSize)
+	partial := map[uint64]*trace.Turn{}
+	for _, s := range c.Sessions {
+		for _, t := range s.Turns {
+			if n := len(t.Hashes); n > 0 && (t.Shared+int32(n)-1) == t.Input/size {
+				if id := t.Hashes[n-1]; partial[id] == nil {
+					partial[id] = t
+				}
+			}
+		}
+	}
+	for _, s := range c.Sessions {
+		for _, t := range s.Turns {
+			for _, id := range t.Hashes[:min(len(t.Hashes), int(max(0, t.Input/size-t.Shared)))] {
+				if p := partial[id]; p != nil {
+					c.Read.Warn(fmt.Sprintf("%s:%d: hash id %d stands for a whole block of %d tokens, but for %d at %s:%d: not taken as equal",
+						t.File, t.Line, id, size, p.Input%size, p.File, p.Line))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package convert
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-json"
+)
+
+// maxDepth bounds how deep JSON values may nest.
+const maxDepth = 256
+
+// errNotFinite is NaN, Infinity or a number beyond the range of a float64 where a number is wanted. JSON has no such
+// numbers; programs write them all the same.
+var errNotFinite = errors.New("not a finite number")
+
+// scanner reads JSON text from front to back without building values. The first fault is kept in err; from then on
+// every method returns a zero value, so that a reader checks once, at the end:
+//
+//	for key, ok := s.object(); ok; key, ok = s.next() {
+//		switch string(key) {
+//		case "in":
+//			in = s.integer()
+//		default:
+//			s.skip()
+//		}
+//	}
+type scanner struct {
+	data []byte
+	pos  int
+	err  error
+}
+
+// fail keeps the first fault.
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("byte %d: "+format, append([]any{s.pos}, args...)...)
+		s.pos = len(s.data)
+	}
+}
+
+// peek goes to the next byte that is not white space and returns it; 0 at the end.
+func (s *scanner) peek() byte {
+	for s.pos < len(s.data) {
+		switch c := s.data[s.pos]; c {
+		case ' ', '\n', '\t', '\r':
+			s.pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// accept consumes the byte c if it comes next.
+func (s *scanner) accept(c byte) bool {
+	if s.peek() != c || s.pos == len(s.data) {
+		return false
+	}
+	s.pos++
+	return true
+}
+
+// expect consumes the byte c.
+func (s *scanner) expect(c byte) {
+	if !s.accept(c) {
+		s.fail("want %q, got %s", c, s.look())
+	}
+}
+
+// look describes what comes next, for messages.
+func (s *scanner) look() string {
+	if s.peek(); s.pos >= len(s.data) {
+		return "the end of the text"
+	}
+	return strconv.Quote(string(s.data[s.pos:min(s.pos+12, len(s.data))]))
+}
+
+// end checks that nothing follows.
+func (s *scanner) end() error {
+	if s.peek(); s.err == nil && s.pos < len(s.data) {
+		s.fail("%s behind the value", s.look())
+	}
+	return s.err
+}
+
+// object enters an object and returns its first key; false if it has none.
+func (s *scanner) object() (key []byte, ok bool) {
+	s.expect('{')
+	if s.err != nil || s.accept('}') {
+		return nil, false
+	}
+	return s.key()
+}
+
+// next goes on after a value of an object and returns the next key; false at the end of the object.
+func (s *scanner) next() (key []byte, ok bool) {
+	if s.err != nil || s.accept('}') {
+		return nil, false
+	}
+	s.expect(',')
+	return s.key()
+}
+
+func (s *scanner) key() (key []byte, ok bool) {
+	key = s.text()
+	s.expect(':')
+	return key, s.err == nil
+}
+
+// array enters an array and tells whether it has a first element.
+func (s *scanner) array() bool {
+	s.expect('[')
+	return s.err == nil && !s.accept(']')
+}
+
+// more goes on after an element of an array and tells whether another follows.
+func (s *scanner) more() bool {
+	if s.err != nil || s.accept(']') {
+		return false
+	}
+	s.expect(',')
+	return s.err == nil
+}
+
+// null consumes a null.
+func (s *scanner) null() bool {
+	if s.peek() == 'n' {
+		s.literal("null")
+		return s.err == nil
+	}
+	return false
+}
+
+func (s *scanner) literal(want string) {
+	if !bytes.HasPrefix(s.data[s.pos:], []byte(want)) {
+		s.fail("unexpected %s", s.look())
+		return
+	}
+	s.pos += len(want)
+}
+
+// text reads a string. The bytes are part of the scanned text unless the string has escapes.
+func (s *scanner) text() []byte {
+	if s.expect('"'); s.err != nil {
+		return nil
+	}
+	start := s.pos
+	for s.pos < len(s.data) {
+		switch c := s.data[s.pos]; {
+		case c == '"':
+			s.pos++
+			return s.data[start : s.pos-1]
+		case c == '\\':
+			return s.escaped(start)
+		case c < ' ':
+			s.fail("control character in a string")
+			return nil
+		}
+		s.pos++
+	}
+	s.fail("string is cut off")
+	return nil
+}
+
+// escaped reads the string that begins at start-1 and has an escape at pos.
+func (s *scanner) escaped(start int) []byte {
+	for s.pos < len(s.data) && s.data[s.pos] != '"' {
+		if s.data[s.pos] == '\\' {
+			s.pos++
+		}
+		s.pos++
+	}
+	if s.pos >= len(s.data) {
+		s.fail("string is cut off")
+		return nil
+	}
+	s.pos++
+	var out string
+	if err := json.Unmarshal(s.data[start-1:s.pos], &out); err != nil {
+		s.fail("string: %w", err)
+	}
+	return []byte(out)
+}
+
+// str reads a string, or null as "".
+func (s *scanner) str() string {
+	if s.null() {
+		return ""
+	}
+	return string(bytes.ToValidUTF8(s.text(), []byte(string(utf8.RuneError))))
+}
+
+// number consumes a number and returns its text.
+func (s *scanner) number() []byte {
+	s.peek()
+	start := s.pos
+	s.sign("-")
+	ok := s.byte() == '0'
+	if ok {
+		s.pos++
+	} else {
+		ok = s.digits()
+	}
+	if ok && s.byte() == '.' {
+		s.pos++
+		ok = s.digits()
+	}
+	if ok && s.byte()|0x20 == 'e' {
+		s.pos++
+		s.sign("+-")
+		ok = s.digits()
+	}
+	if ok {
+		return s.data[start:s.pos]
+	}
+	s.pos = start
+	for _, name := range []string{"NaN", "Infinity", "-Infinity"} { // as Python writes them
+		if bytes.HasPrefix(s.data[s.pos:], []byte(name)) {
+			s.fail("%w", errNotFinite)
+		}
+	}
+	s.fail("want a number, got %s", s.look())
+	return nil
+}
+
+// byte returns the next byte, white space or not; 0 at the end.
+func (s *scanner) byte() byte {
+	if s.pos < len(s.data) {
+		return s.data[s.pos]
+	}
+	return 0
+}
+
+// digits consumes digits and tells whether there was one.
+func (s *scanner) digits() bool {
+	start := s.pos
+	for s.byte()-'0' <= 9 {
+		s.pos++
+	}
+	return s.pos > start
+}
+
+// sign consumes a sign out of set, if one comes next.
+func (s *scanner) sign(set string) {
+	if c := s.byte(); c != 0 && strings.IndexByte(set, c) >= 0 {
+		s.pos++
+	}
+}
+
+// float reads a finite number, or null as NaN.
+func (s *scanner) float() float64 {
+	if s.null() {
+		return math.NaN()
+	}
+	text := s.number()
+	if s.err != nil {
+		return 0
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		s.fail("%s: %w", text, errNotFinite)
+	}
+	return f
+}
+
+// integer reads a whole number, which may be written as a float (3.0).
+func (s *scanner) integer() int64 {
+	text := s.number()
+	if s.err != nil {
+		return 0
+	}
+	if len(text) <= 18 { // fits without overflow
+		var n int64
+		for _, c := range text {
+			if c-'0' > 9 {
+				return s.wholeFloat(text)
+			}
+			n = n*10 + int64(c-'0')
+		}
+		return n
+	}
+	return s.wholeFloat(text)
+}
+
+func (s *scanner) wholeFloat(text []byte) int64 {
+	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		return n
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		s.fail("%s is not a whole number that fits", text)
+		return 0
+	}
+	return int64(f)
+}
+
+// boolean reads true or false, or null as false.
+func (s *scanner) boolean() bool {
+	switch s.peek() {
+	case 't':
+		s.literal("true")
+		return s.err == nil
+	case 'n':
+		s.literal("null")
+	default:
+		s.literal("false")
+	}
+	return false
+}
+
+// flat consumes an array that holds no strings, arrays or objects and returns its text, unchecked inside; nil for
+// null.
+func (s *scanner) flat() []byte {
+	if s.null() {
+		return nil
+	}
+	if s.peek() != '[' {
+		s.fail("want an array, got %s", s.look())
+		return nil
+	}
+	end := bytes.IndexByte(s.data[s.pos:], ']')
+	if end < 0 {
+		s.fail("array is cut off")
+		return nil
+	}
+	text := s.data[s.pos : s.pos+end+1]
+	s.pos += end + 1
+	return text
+}
+
+// skip consumes a value of any kind.
+func (s *scanner) skip() { s.skipNested(0) }
+
+func (s *scanner) skipNested(depth int) {
+	if depth > maxDepth {
+		s.fail("values nest deeper than %d", maxDepth)
+		return
+	}
+	switch c := s.peek(); c {
+	case '{':
+		for _, ok := s.object(); ok; _, ok = s.next() {
+			s.skipNested(depth + 1)
+		}
+	case '[':
+		for ok := s.array(); ok; ok = s.more() {
+			s.skipNested(depth + 1)
+		}
+	case '"':
+		s.text()
+	case 't':
+		s.literal("true")
+	case 'f':
+		s.literal("false")
+	case 'n':
+		s.literal("null")
+	default:
+		s.number()
+	}
+}
