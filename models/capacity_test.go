@@ -1,0 +1,215 @@
+package models
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// TestMeasuredCapacity compares with num_gpu_blocks of real launches: vLLM 0.15.1 on H100 80 GB, and 0.19 on an RTX 4090,
+// all at utilization 0.9 and with blocks of 16.
+func TestMeasuredCapacity(t *testing.T) {
+	h100 := gpu(t, "h100-sxm")
+	rtx4090 := *h100
+	rtx4090.MemoryGiB, rtx4090.VisibleGiB = 24, 23.516
+	for _, c := range []struct {
+		model    string
+		gpu      *GPU
+		tensor   int
+		tokens   int // max_num_batched_tokens
+		measured int // blocks
+		within   float64
+		gib      float64 // KV bytes per GPU, off by at most
+	}{
+		{"llama-2-7b", h100, 1, 2048, 7_463, 0.016, 0.9}, // outside the interval
+		{"qwen2.5-7b", h100, 1, 2048, 65_352, 0.003, 0.13},
+		{"qwen2.5-7b", h100, 1, 1024, 65_368, 0.003, 0.13},
+		{"llama-3.1-70b", h100, 4, 2048, 30_425, 0.003, 0.13},
+		{"llama-3.1-70b", h100, 4, 8192, 30_251, 0.003, 0.13},
+		{"mistral-nemo-12b", h100, 1, 2048, 19_251, 0.003, 0.13},
+		{"mistral-nemo-12b", h100, 2, 1024, 48_009, 0.003, 0.13},
+		{"yi-34b", h100, 2, 2048, 20_793, 0.0035, 0.131},
+		{"llama-3.1-8b", &rtx4090, 1, 2048, 2_588, 0.04, 0.2},
+	} {
+		d := Deployment{Model: lookup(t, c.model), GPU: c.gpu, Parallelism: Parallelism{Tensor: c.tensor}, MaxNumSeqs: 128, MaxBatchedTokens: c.tokens}
+		got, err := d.Capacity()
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		off := float64(got.Blocks - c.measured)
+		gib := off * 16 * float64(got.KVBytesPerToken) / (1 << 30)
+		if math.Abs(off)/float64(c.measured) > c.within || math.Abs(gib) > c.gib {
+			t.Errorf("%s tp%d, %d tokens a step: %d blocks, measured %d: off by %.2f%%, %.2f GiB", c.model, c.tensor, c.tokens, got.Blocks, c.measured, off/float64(c.measured)*100, gib)
+		}
+		if inside := got.LowBlocks <= c.measured && c.measured <= got.HighBlocks; inside != (c.model != "llama-2-7b") {
+			t.Errorf("%s tp%d: measured %d blocks, interval [%d, %d]", c.model, c.tensor, c.measured, got.LowBlocks, got.HighBlocks)
+		}
+	}
+}
+
+// TestMeasuredCapacityMoE checks that the two known launches of models with experts lie in their wide intervals.
+func TestMeasuredCapacityMoE(t *testing.T) {
+	for _, c := range []struct {
+		model    string
+		tensor   int
+		tokens   int
+		measured int
+	}{
+		{"llama-4-scout", 2, 2048, 8_253},
+		{"qwen3-235b-a22b", 4, 8192, 11_180}, // vLLM 0.9 with an LMCache connector
+	} {
+		d := Deployment{Model: lookup(t, c.model), GPU: gpu(t, "h100-sxm"), Weights: FP8, Parallelism: Parallelism{Tensor: c.tensor}, MaxBatchedTokens: c.tokens}
+		got, err := d.Capacity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.measured < got.LowBlocks || c.measured > got.HighBlocks {
+			t.Errorf("%s: measured %d blocks, interval [%d, %d]", c.model, c.measured, got.LowBlocks, got.HighBlocks)
+		}
+		if got.Memory.MoEExtra != 3.5*(1<<30) {
+			t.Errorf("%s: MoE extra of %d bytes", c.model, got.Memory.MoEExtra)
+		}
+	}
+}
+
+func TestCapacityByHand(t *testing.T) {
+	d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm"), MaxBatchedTokens: 2048, EngineVersion: "0.22.1"}
+	got, err := d.Capacity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		gib     = 1 << 30
+		total   = 85_018_877_624                      // 79.18 GiB
+		budget  = total * 92 / 100                    // 0.92 from vLLM 0.22 on
+		weights = 2 * (6_979_321_856 + 2*525_336_576) // layers, and two vocabulary matrices
+		// 1.2 GiB, rounded down, and 2048 tokens · (4 · 14336 + 4096) bytes
+		residual = 1_288_490_188 + 2048*(4*14336+4096)
+	)
+	near := func(what string, got, want, by int64) {
+		if got < want-by || got > want+by {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	near("total", got.Memory.Total, total, 1)
+	near("budget", got.Memory.Budget, budget, 1)
+	near("weights", got.Memory.Weights, weights, 0)
+	near("residual", got.Memory.Residual, residual, 1)
+	near("sum", got.Memory.Weights+got.Memory.Residual+got.Memory.KV, got.Memory.Budget, 0)
+	blocks := int64((budget - weights - residual) / (16 * 131_072))
+	near("blocks", int64(got.Blocks), blocks, 0)
+	near("usable blocks", int64(got.UsableBlocks), blocks-1, 0) // one is vLLM's null block
+	near("tokens", got.Tokens, (blocks-1)*16, 0)
+	near("low", int64(got.LowBlocks), blocks-7*gib/10/(16*131_072), 1) // 0.7 GiB less
+	near("high", int64(got.HighBlocks), blocks+7*gib/10/(16*131_072), 1)
+}
+
+// TestWindowBlocks: gpt-oss has as many window layers as full ones, so a window of 128 tokens takes 8 blocks of 16.
+func TestWindowBlocks(t *testing.T) {
+	d := Deployment{Model: lookup(t, "gpt-oss-120b"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: 2}}
+	c, err := d.Capacity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.KVBytesPerToken != 36_864/2 || c.StateBytesPerSequence != 18*2*8*64*2*128/2 || c.BlocksPerSequence != 8 {
+		t.Errorf("%d bytes per token, %d bytes and %d blocks per sequence", c.KVBytesPerToken, c.StateBytesPerSequence, c.BlocksPerSequence)
+	}
+}
+
+func TestDoesNotFit(t *testing.T) {
+	big := Deployment{Model: lookup(t, "llama-3.1-70b"), GPU: gpu(t, "h100-sxm")}
+	huge := Deployment{Model: lookup(t, "kimi-k2"), GPU: gpu(t, "l40s"), Parallelism: Parallelism{Tensor: 8}}
+	for _, c := range []struct {
+		d    Deployment
+		want string
+	}{
+		// 141.1e9 bytes = 131.4 GiB; 1.2 GiB + 8192 · (4 · 28672 + 8192) bytes = 2.1 GiB; 0.9 · 79.18 = 71.3 GiB.
+		{big, "llama-3.1-70b in bf16 does not fit on h100-sxm with tensor parallelism 1: 131.4 GiB of weights and 2.1 GiB of workspace exceed the 71.3 GiB budget per GPU; 62.3 GiB are missing (parallelism.tensor 4 fits)"},
+		{huge, "GiB are missing (parallelism.tensor 64 fits)"},
+	} {
+		_, err := c.d.Capacity()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got  %v\nwant %s", err, c.want)
+		}
+	}
+}
+
+func TestSmallestTensor(t *testing.T) {
+	for _, c := range []struct {
+		model, gpu string
+		weights    DType
+		maxLen     int
+		want       int
+	}{
+		{"llama-3.1-8b", "h100-sxm", "", 0, 1},
+		{"llama-3.1-70b", "h100-sxm", "", 0, 4},     // at 2, KV for 7,000 tokens would be left
+		{"llama-3.1-70b", "h100-sxm", FP8, 8192, 2}, // two contexts of 8192
+		{"qwen2.5-7b", "l40s", "", 0, 1},            // 28 heads do not divide by 8
+		{"minimax-m2.5", "h100-sxm", "", 0, 4},
+		{"deepseek-v3", "h200-sxm", "", 0, 8},
+	} {
+		d := Deployment{Model: lookup(t, c.model), GPU: gpu(t, c.gpu), Weights: c.weights, MaxModelLen: c.maxLen}
+		got, err := d.SmallestTensor()
+		if err != nil || got != c.want {
+			t.Errorf("%s %s on %s: tensor %d (%v), want %d", c.model, c.weights, c.gpu, got, err, c.want)
+		}
+	}
+
+	tiny := *gpu(t, "l40s")
+	tiny.Name, tiny.MemoryGiB, tiny.VisibleGiB = "tiny", 2, 2
+	d := Deployment{Model: lookup(t, "llama-3.1-70b"), GPU: &tiny}
+	if _, err := d.SmallestTensor(); err == nil || !strings.Contains(err.Error(), "no tensor parallelism up to 64 fits llama-3.1-70b on tiny: ") {
+		t.Errorf("a GPU of 2 GiB: %v", err)
+	}
+}
+
+func TestValidateDeployment(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(*Deployment)
+		want string
+	}{
+		{"defaults", func(*Deployment) {}, ""},
+		{"tensor", func(d *Deployment) { d.Parallelism.Tensor = 3 }, "parallelism.tensor (3) does not divide the model's attention heads (40)"},
+		{"negative", func(d *Deployment) { d.Parallelism.Tensor = -1 }, "parallelism.tensor is -1, want 1 to 1024"},
+		{"kv heads", func(d *Deployment) { d.Parallelism.Tensor = 5 }, "parallelism.tensor (5) does not divide the model's ffn (17408)"},
+		{"experts", func(d *Deployment) { d.Parallelism = Parallelism{Tensor: 2, Expert: 2} }, "parallelism.expert is 2, but the model has no experts"},
+		{"budget", func(d *Deployment) { d.MaxBatchedTokens = 128 }, "engine.max_num_batched_tokens (128) is less than engine.max_num_seqs (256)"},
+		{"utilization", func(d *Deployment) { d.MemoryUtilization = 1.5 }, "engine.gpu_memory_utilization is 1.5"},
+		{"nan", func(d *Deployment) { d.MemoryUtilization = math.NaN() }, "engine.gpu_memory_utilization is NaN"},
+		{"weights", func(d *Deployment) { d.Weights = "fp7" }, `dtype.weights: unknown format "fp7"`},
+		{"kv", func(d *Deployment) { d.KV = INT4 }, `dtype.kv: unknown KV format "int4"`},
+		{"version", func(d *Deployment) { d.EngineVersion = "latest" }, `engine.version is "latest"`},
+		{"model", func(d *Deployment) { d.Model = nil }, "a deployment needs a model and a gpu"},
+	} {
+		d := Deployment{Model: lookup(t, "qwen3-14b"), GPU: gpu(t, "h100-sxm")}
+		c.edit(&d)
+		err := d.Validate()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+
+	moe := Deployment{Model: lookup(t, "qwen3-30b-a3b"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: 2, Data: 2, Expert: 3}}
+	if err := moe.Validate(); err == nil || !strings.Contains(err.Error(), "parallelism.expert (3) does not divide tensor times data (4)") {
+		t.Errorf("3 expert ranks of 4: %v", err)
+	}
+}
+
+func TestMemoryUtilizationByVersion(t *testing.T) {
+	for version, want := range map[string]float64{"": 0.9, "0.9.2": 0.9, "0.21": 0.9, "0.22": 0.92, "v0.23.1": 0.92, "1.0": 0.92} {
+		if got := (Deployment{EngineVersion: version}).WithDefaults().MemoryUtilization; got != want {
+			t.Errorf("vLLM %q: %g, want %g", version, got, want)
+		}
+	}
+}
+
+func gpu(t testing.TB, name string) *GPU {
+	t.Helper()
+	g, err := LookupGPU(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
