@@ -12,32 +12,33 @@ const gib = 1 << 30
 // ranks. Sizes are in bytes per GPU, on the fullest pipeline stage.
 type Capacity struct {
 	// Blocks is what the engine allocates and vLLM logs as num_gpu_blocks.
-	Blocks int
+	Blocks int `json:"blocks"`
 	// UsableBlocks is Blocks without the null block that vLLM reserves.
-	UsableBlocks int
+	UsableBlocks int `json:"usable_blocks"`
 	// Tokens is the room in UsableBlocks.
-	Tokens int64
+	Tokens int64 `json:"tokens"`
 	// LowBlocks and HighBlocks bound Blocks when the residual is off by its usual error.
-	LowBlocks, HighBlocks int
+	LowBlocks  int `json:"low_blocks"`
+	HighBlocks int `json:"high_blocks"`
 
 	// KVBytesPerToken counts the layers whose KV grows with the context.
-	KVBytesPerToken int64
+	KVBytesPerToken int64 `json:"kv_bytes_per_token"`
 	// StateBytesPerSequence is the room of a sequence's full windows and recurrent states, to be charged to the pool
 	// as BlocksPerSequence blocks.
-	StateBytesPerSequence int64
-	BlocksPerSequence     int
+	StateBytesPerSequence int64 `json:"state_bytes_per_sequence"`
+	BlocksPerSequence     int   `json:"blocks_per_sequence"`
 
-	Memory Memory
+	Memory Memory `json:"memory"`
 }
 
 // Memory is where one GPU's memory goes, in bytes: Budget = Weights + Residual + KV.
 type Memory struct {
-	Total    int64 // as the engine finds it
-	Budget   int64 // Total · utilization
-	Weights  int64
-	Residual int64 // activations, workspaces, communication buffers and contexts, MoEExtra included
-	MoEExtra int64 // the part of Residual that only models with experts have; known from one launch
-	KV       int64
+	Total    int64 `json:"total"`  // as the engine finds it
+	Budget   int64 `json:"budget"` // Total · utilization
+	Weights  int64 `json:"weights"`
+	Residual int64 `json:"residual"`            // activations, workspaces, communication buffers and contexts, MoEExtra included
+	MoEExtra int64 `json:"moe_extra,omitempty"` // the part of Residual that only models with experts have; known from one launch
+	KV       int64 `json:"kv"`
 }
 
 // residualErrorGiB is the error of the residual rule. Of 8 dense launches it holds for 7 within 0.13 GiB; Llama-2-7B is
@@ -54,7 +55,8 @@ const moeExtraGiB = 3.5
 //	residual = 1.2 GiB + max_batched_tokens · (4 · ffn/tp + hidden) bytes, + 3.5 GiB with experts
 //	blocks   = ⌊(budget − weights − residual) / (block_size · KV bytes per token)⌋
 //
-// The residual describes launches of vLLM 0.15.1 on H100 (dense models; see residualErrorGiB). A model that leaves no
+// The residual describes launches of vLLM 0.15.1 on H100 (dense models; see residualErrorGiB); ffn is the widest that one
+// token passes, all its experts together. A model that leaves no
 // room for KV is an error that says what is missing and which tensor parallelism would do.
 func (d *Deployment) Capacity() (Capacity, error) {
 	if err := d.Validate(); err != nil {

@@ -154,10 +154,10 @@ func LookupProfile(nameOrPath string) (*Profile, error) {
 	return p, nil
 }
 
-// Bounds on the size of a file. The YAML decoder descends without a limit of its own.
+// Bounds on the size of a file. The YAML parser takes quadratic time on deep nesting, hence the small one.
 const (
 	maxConfigBytes  = 1 << 20
-	maxProfileBytes = 1 << 16
+	maxProfileBytes = 1 << 13
 )
 
 // readBounded reads a file of at most limit bytes.

@@ -26,7 +26,8 @@ func newFixed(ns float64) Fixed {
 // Duration rounds to the nearest nanosecond.
 func (f Fixed) Duration() time.Duration { return time.Duration((f + FixedPerNs/2) >> 16) }
 
-// rate is a duration per unit of work, in units of 2^-32 ns: fine enough for a single query-key pair. At most 2^30 ns, about a second.
+// rate is a duration per unit of work, at most about a second, in units of 2^-32 ns: fine enough for a single query-key
+// pair.
 type rate uint64
 
 const rateShift = 32 - 16
