@@ -104,7 +104,7 @@ func integralNumbers(text []byte) []byte {
 			}
 			// Above 2^53 a float is not the number that was written.
 			if f, err := strconv.ParseFloat(string(text[start:i]), 64); err == nil && !isInteger(text[start:i]) &&
-				f == float64(int64(f)) && f >= -1<<53 && f <= 1<<53 {
+				f == float64(int64(f)) && f > -1<<53 && f < 1<<53 {
 				out = strconv.AppendInt(out, int64(f), 10)
 				continue
 			}
