@@ -49,6 +49,9 @@ func (c *Chain) AddText(t *Turn, text []byte) (int, error) {
 func (c *Chain) set(t *Turn, shared int, fresh []uint64) {
 	if shared > 0 {
 		t.Base, t.Shared = c.last, int32(shared)
+		for t.Base.Shared >= t.Shared { // the base is the turn that has the last shared hash itself
+			t.Base = t.Base.Base
+		}
 	}
 	t.Hashes = slices.Clone(fresh)
 	c.hashes = append(c.hashes[:shared], fresh...)

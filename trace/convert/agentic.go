@@ -96,13 +96,7 @@ func (r *mooncakeRow) setWaits(delay time.Duration) error {
 }
 
 // checkWaits refuses dependencies on unknown requests and on each other.
-func checkWaits(c *trace.Capture) error {
-	byID := map[string]*trace.Turn{}
-	for _, s := range c.Sessions {
-		for _, t := range s.Turns {
-			byID[t.ID] = t
-		}
-	}
+func checkWaits(c *trace.Capture, byID map[string]*trace.Turn) error {
 	const (
 		entered = 1 + iota
 		done

@@ -47,7 +47,7 @@ type mooncakePart struct {
 func (in input) mooncake(format string) (*trace.Capture, error) {
 	c := &trace.Capture{Format: format, Resolution: time.Millisecond, SharedClock: true}
 	j := &mooncakeJoiner{Joiner: trace.NewJoiner(c), format: format, blockSize: int32(in.opts.BlockSize),
-		fixed: in.opts.BlockSize > 0, last: map[string]*mooncakeRow{}, sessions: map[string]*trace.Session{}}
+		fixed: in.opts.BlockSize > 0, last: map[string]*mooncakeRow{}, sessions: map[string]*trace.Session{}, byID: map[string]*trace.Turn{}}
 	if j.blockSize == 0 {
 		j.blockSize = defaultBlockSize
 	}
@@ -59,11 +59,13 @@ func (in input) mooncake(format string) (*trace.Capture, error) {
 		return nil, &trace.InputError{File: in.segments[0].Path, Err: err}
 	}
 	if format == FormatAgentic {
-		if err := checkWaits(c); err != nil {
+		if err := checkWaits(c, j.byID); err != nil {
 			return nil, err
 		}
 	}
-	warnPartialIDs(c)
+	if c.BlockSize > 0 {
+		warnPartialIDs(c)
+	}
 	if zero := c.Rebase().Milliseconds(); zero > epochMs {
 		c.Epoch = zero
 	}
@@ -200,6 +202,7 @@ type mooncakeJoiner struct {
 	fixed     bool                    // the user chose the block size
 	last      map[string]*mooncakeRow // the last row of each session
 	sessions  map[string]*trace.Session
+	byID      map[string]*trace.Turn // agentic rows, whose ids others refer to
 }
 
 func (j *mooncakeJoiner) add(p *mooncakePart) error {
@@ -226,9 +229,10 @@ func (j *mooncakeJoiner) finish(r *mooncakeRow, part *trace.Part) (err error) {
 	t.TTFT, t.End = trace.NoTime, trace.NoTime
 	t.Cached, t.Reasoning = trace.Unknown, trace.Unknown
 	if j.format == FormatAgentic {
-		if first := j.Turn(t.ID); first != nil {
+		if first := j.byID[t.ID]; first != nil {
 			return fmt.Errorf("request_id %q was used before, at %s:%d", t.ID, first.File, first.Line)
 		}
+		j.byID[t.ID] = t
 	}
 	t.Session = j.session(r, part)
 	prev := j.last[t.Session.ID]
@@ -359,23 +363,38 @@ func optionalMs(name string, ms float64) (time.Duration, error) {
 func warnPartialIDs(c *trace.Capture) {
 	size := int32(c.BlockSize)
 	partial := map[uint64]*trace.Turn{}
-	for _, s := range c.Sessions {
-		for _, t := range s.Turns {
-			if n := len(t.Hashes); n > 0 && (t.Shared+int32(n)-1) == t.Input/size {
-				if id := t.Hashes[n-1]; partial[id] == nil {
-					partial[id] = t
-				}
+	each := func(visit func(t *trace.Turn, full int32)) {
+		for _, s := range c.Sessions {
+			for _, t := range s.Turns {
+				visit(t, min(t.Input/size, t.Shared+int32(len(t.Hashes))))
 			}
 		}
 	}
-	for _, s := range c.Sessions {
-		for _, t := range s.Turns {
-			for _, id := range t.Hashes[:min(len(t.Hashes), int(max(0, t.Input/size-t.Shared)))] {
-				if p := partial[id]; p != nil {
-					c.Read.Warn(fmt.Sprintf("%s:%d: hash id %d stands for a whole block of %d tokens, but for %d at %s:%d: not taken as equal",
-						t.File, t.Line, id, size, p.Input%size, p.File, p.Line))
-				}
+	each(func(t *trace.Turn, full int32) {
+		if t.Shared+int32(len(t.Hashes)) > full {
+			if id := hashAt(t, full); partial[id] == nil {
+				partial[id] = t
 			}
 		}
+	})
+	warn := func(t *trace.Turn, id uint64) {
+		if p := partial[id]; p != nil {
+			c.Read.Warn(fmt.Sprintf("%s:%d: hash id %d stands for a whole block of %d tokens, but for %d at %s:%d: not taken as equal",
+				t.File, t.Line, id, size, p.Input%size, p.File, p.Line))
+		}
 	}
+	each(func(t *trace.Turn, full int32) {
+		// What a row shares was looked at where it was read, except the last block, which may be partial there.
+		for i := max(0, t.Shared-1); i < full; i++ {
+			warn(t, hashAt(t, i))
+		}
+	})
+}
+
+// hashAt returns entry i of the turn's chain.
+func hashAt(t *trace.Turn, i int32) uint64 {
+	for i < t.Shared {
+		t = t.Base
+	}
+	return t.Hashes[i-t.Shared]
 }
