@@ -8,28 +8,28 @@ import (
 
 // footprint counts the distinct prompt blocks of the requests that are active on each worker: blocks that they have in
 // common count once (Dynamo, lib/kv-router sequences).
-//
-// Prompts share whole nodes. When one ends inside a node, its blocks there count as its own.
 type footprint struct {
 	nodes map[trace.Key]*tenancy
 	free  []*tenancy // entries to reuse
 	match workerSet  // scratch of shared
+	stay  workerSet
 	all   workerSet
 }
 
-// tenancy tells on which workers active requests hold one prefix-tree node.
+// tenancy tells which active requests hold blocks of one prefix-tree node. A prompt holds the node's first blocks, up
+// to where it ends or leaves the node.
 type tenancy struct {
-	workers workerSet
-	tenants []tenants // by worker
+	tenants []tenants // by worker, then by to
 }
 
-// tenants are the active requests of one worker that hold a node; at least one.
-type tenants struct{ worker, requests int32 }
+// tenants are the active requests of one worker that hold a node's blocks before to; at least one.
+type tenants struct{ worker, to, requests int32 }
 
 func newFootprint(workers int) *footprint {
 	return &footprint{
 		nodes: make(map[trace.Key]*tenancy),
 		match: newWorkerSet(workers),
+		stay:  newWorkerSet(workers),
 		all:   allWorkers(workers),
 	}
 }
@@ -37,37 +37,43 @@ func newFootprint(workers int) *footprint {
 // hold adds a request with that many prompt blocks to worker. It returns how many blocks the worker's active requests
 // hold in addition.
 func (f *footprint) hold(worker int, path []trace.Span, prompt int32) (added int64) {
-	whole, end := wholeNodes(path, prompt)
-	for _, s := range whole {
+	end := int32(0)
+	for _, s := range path {
+		if s.From >= prompt {
+			break
+		}
+		end = min(s.To, prompt)
 		n := f.nodes[s.Key]
 		if n == nil {
 			n = f.newEntry()
 			f.nodes[s.Key] = n
 		}
-		i := n.position(worker)
-		if !n.workers.has(worker) {
-			n.workers.add(worker)
-			n.tenants = slices.Insert(n.tenants, i, tenants{worker: int32(worker)})
-			added += int64(s.To - s.From)
+		before := n.reach(worker, s.From)
+		i, held := n.position(worker, end)
+		if !held {
+			n.tenants = slices.Insert(n.tenants, i, tenants{worker: int32(worker), to: end})
 		}
 		n.tenants[i].requests++
+		added += int64(max(0, end-before))
 	}
 	return added + int64(prompt-end)
 }
 
 // release undoes hold. It returns how many blocks the worker's active requests hold no more.
 func (f *footprint) release(worker int, path []trace.Span, prompt int32) (freed int64) {
-	whole, end := wholeNodes(path, prompt)
-	for _, s := range whole {
+	end := int32(0)
+	for _, s := range path {
+		if s.From >= prompt {
+			break
+		}
+		end = min(s.To, prompt)
 		n := f.nodes[s.Key]
-		i := n.position(worker)
-		n.tenants[i].requests--
-		if n.tenants[i].requests > 0 {
+		i, _ := n.position(worker, end)
+		if n.tenants[i].requests--; n.tenants[i].requests > 0 {
 			continue
 		}
-		n.workers.remove(worker)
 		n.tenants = slices.Delete(n.tenants, i, i+1)
-		freed += int64(s.To - s.From)
+		freed += int64(max(0, end-n.reach(worker, s.From)))
 		if len(n.tenants) == 0 {
 			delete(f.nodes, s.Key)
 			f.free = append(f.free, n)
@@ -79,37 +85,34 @@ func (f *footprint) release(worker int, path []trace.Span, prompt int32) (freed 
 // shared sets out, for each worker, to the number of a prompt's blocks that its active requests hold already. Every
 // active prompt begins at the root, so these are the head of the path.
 func (f *footprint) shared(path []trace.Span, prompt int32, out []int32) {
-	match := f.match
+	match, stay := f.match, f.stay
 	copy(match, f.all)
-	whole, end := wholeNodes(path, prompt)
-	for _, s := range whole {
+	end := int32(0)
+	for _, s := range path {
+		if s.From >= prompt {
+			break
+		}
+		end = min(s.To, prompt)
+		match.each(func(worker int) { out[worker] = s.From })
 		n := f.nodes[s.Key]
 		if n == nil {
-			match.each(func(worker int) { out[worker] = s.From })
 			return
 		}
-		matching := uint64(0)
-		for i, workers := range match {
-			leave := workers &^ n.workers[i]
-			eachBit(i, leave, func(worker int) { out[worker] = s.From })
-			match[i] &= n.workers[i]
-			matching |= match[i]
+		clear(stay)
+		for _, t := range n.tenants {
+			if !match.has(int(t.worker)) {
+				continue
+			}
+			if out[t.worker] = max(out[t.worker], min(t.to, end)); t.to >= end {
+				stay.add(int(t.worker))
+			}
 		}
-		if matching == 0 {
+		match, stay = stay, match
+		if match.empty() {
 			return
 		}
 	}
 	match.each(func(worker int) { out[worker] = end })
-}
-
-// wholeNodes returns the head of path whose nodes lie within the prompt, and its length in blocks.
-func wholeNodes(path []trace.Span, prompt int32) (whole []trace.Span, end int32) {
-	n := 0
-	for n < len(path) && path[n].To <= prompt {
-		end = path[n].To
-		n++
-	}
-	return path[:n], end
 }
 
 func (f *footprint) newEntry() *tenancy {
@@ -118,11 +121,24 @@ func (f *footprint) newEntry() *tenancy {
 		f.free = f.free[:last]
 		return n
 	}
-	return &tenancy{workers: make(workerSet, len(f.all))}
+	return &tenancy{}
 }
 
-// position returns the position of worker's tenants, or where it would be.
-func (n *tenancy) position(worker int) int {
-	i, _ := slices.BinarySearchFunc(n.tenants, int32(worker), func(t tenants, w int32) int { return int(t.worker - w) })
-	return i
+// position returns where the tenants of worker up to block to are, or would be.
+func (n *tenancy) position(worker int, to int32) (int, bool) {
+	return slices.BinarySearchFunc(n.tenants, tenants{worker: int32(worker), to: to}, func(a, b tenants) int {
+		if a.worker != b.worker {
+			return int(a.worker - b.worker)
+		}
+		return int(a.to - b.to)
+	})
+}
+
+// reach returns the block up to which worker's active requests hold the node, from when none does.
+func (n *tenancy) reach(worker int, from int32) int32 {
+	i, _ := n.position(worker+1, 0)
+	if i > 0 && n.tenants[i-1].worker == int32(worker) {
+		return n.tenants[i-1].to
+	}
+	return from
 }

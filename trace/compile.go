@@ -63,10 +63,10 @@ func (c *Capture) Compile(outputs Outputs) (*Workload, error) {
 	for i := len(w.Calls) - 1; i >= 0; i-- {
 		b.resolve(int32(i))
 	}
-	nodes, find := b.tree.finish()
-	w.nodes, w.ForkTokens = nodes, b.tree.forks
+	w.nodes, w.ForkTokens = b.tree.nodes(), b.tree.forks
 	for i := range w.Calls {
-		w.Calls[i].Prompt, w.Calls[i].End = find(b.prompts[i]), find(b.ends[i])
+		prompt, end := b.prompts[i], b.ends[i]
+		w.Calls[i].Prompt, w.Calls[i].End = NodeID(b.tree.up(prompt, prompt.tokens).branch), NodeID(b.tree.up(end, end.tokens).branch)
 	}
 	w.markShared()
 	w.markCuts()
@@ -257,7 +257,7 @@ func (b *builder) resolve(i int32) {
 	c := &b.w.Calls[i]
 	size := b.tree.blockSize
 	fullEnd := c.Turn.fullBlocks(size) * size
-	computed := c.Input + max(c.Output-1, 0) // the last output token's KV is never computed
+	computed := c.Computed()
 	identified := c.Input
 	if len(c.Turn.OutputHashes) > 0 && b.chains[i].tokens >= c.Input {
 		identified = max(c.Input, min(computed, b.chains[i].tokens))
@@ -274,8 +274,6 @@ func (b *builder) resolve(i int32) {
 		}
 		b.ends[i] = b.prompts[i]
 	}
-	b.tree.border(b.prompts[i])
-	b.tree.border(b.ends[i])
 	if rest := computed - identified; rest > 0 {
 		b.ends[i] = position{b.tree.leaf(b.ends[i], rest), computed}
 	}
@@ -322,7 +320,7 @@ func (b *builder) continuation(i int32) int32 {
 
 // sharedOutput returns the token up to which next's prompt is taken to hold the prompt and the output of c.
 func (b *builder) sharedOutput(c, next *Call) int32 {
-	computed := c.Input + max(c.Output-1, 0)
+	computed := c.Computed()
 	switch b.outputs {
 	case OutputsNone:
 		return c.Input
@@ -346,26 +344,32 @@ func (b *builder) count(c *Call, identified, computed int32) {
 	o.Unknown += int64(computed - identified)
 }
 
-// markShared marks the nodes that calls of two or more programs run through. Each node is visited at most twice.
+// markShared finds up to which token calls of two or more programs run through each node. Calls are ordered by
+// program, so it is enough to know how far the present program and any earlier one got.
 func (w *Workload) markShared() {
-	owner := make([]int32, len(w.nodes))
-	for i := range owner {
-		owner[i] = -1
+	type reach struct{ program, now, before int32 }
+	reaches := make([]reach, len(w.nodes))
+	for i := range reaches {
+		reaches[i].program = -1
+	}
+	visit := func(c *Call, n NodeID, tokens int32) {
+		for ; n > 0; n = w.nodes[n].parent {
+			r := &reaches[n]
+			if r.program == c.Program && r.now >= tokens {
+				return // the way up from here was visited
+			}
+			if r.program != c.Program {
+				r.program, r.before, r.now = c.Program, max(r.before, r.now), 0
+			}
+			r.now = max(r.now, tokens)
+			w.nodes[n].sharedTo = max(w.nodes[n].sharedTo, min(r.now, r.before))
+			tokens = w.nodes[n].start
+		}
 	}
 	for i := range w.Calls {
-		p := w.Calls[i].Program
-		for n := w.Calls[i].End; n > 0 && owner[n] != p && !w.nodes[n].shared; n = w.nodes[n].parent {
-			if owner[n] >= 0 {
-				w.nodes[n].shared = true
-			}
-			owner[n] = p
-		}
-		for n := w.Calls[i].Prompt; n > 0 && owner[n] != p && !w.nodes[n].shared; n = w.nodes[n].parent {
-			if owner[n] >= 0 {
-				w.nodes[n].shared = true
-			}
-			owner[n] = p
-		}
+		c := &w.Calls[i]
+		visit(c, c.End, c.Computed())
+		visit(c, c.Prompt, c.Input)
 	}
 }
 
@@ -373,31 +377,34 @@ func (w *Workload) markShared() {
 // capture could have left there: that history was computed before the capture began.
 func (w *Workload) markCuts() {
 	order := make([]int32, 0, len(w.Calls))
-	any := false
+	known := false
 	for i := range w.Calls {
 		if w.Calls[i].Turn.Start != NoTime {
 			order = append(order, int32(i))
-			any = any || w.Calls[i].Turn.Cached > 0
+			known = known || w.Calls[i].Turn.Cached > 0
 		}
 	}
-	if !any {
+	if !known {
 		return
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(w.Calls[a].Turn.Start, w.Calls[b].Turn.Start) })
-	seen := make([]bool, len(w.nodes))
+	seen := make([]int32, len(w.nodes)) // tokens up to which earlier calls got, by node
 	for _, i := range order {
 		c := &w.Calls[i]
 		if t := c.Turn; c.Cut == 0 && t.Cached > 0 && t == t.Session.Turns[0] {
-			n := c.Prompt
-			for n > 0 && !seen[n] {
-				n = w.nodes[n].parent
+			explained := int32(0)
+			for n, tokens := c.Prompt, c.Input; n > 0 && explained == 0; n = w.nodes[n].parent {
+				if seen[n] > w.nodes[n].start {
+					explained = min(seen[n], tokens)
+				}
+				tokens = w.nodes[n].start
 			}
-			if int(t.Cached) > int(w.nodes[n].end)+w.Capture.BlockSize {
+			if int(t.Cached) > int(explained)+w.Capture.BlockSize {
 				c.Cut = min(t.Cached, c.Input)
 			}
 		}
-		for n := c.End; n > 0 && !seen[n]; n = w.nodes[n].parent {
-			seen[n] = true
+		for n, tokens := c.End, c.Computed(); n > 0 && seen[n] < tokens; n = w.nodes[n].parent {
+			seen[n], tokens = tokens, w.nodes[n].start
 		}
 	}
 }

@@ -18,8 +18,8 @@ func (k Key) Node() NodeID { return NodeID(uint32(k)) }
 func (k Key) Copy() uint32 { return uint32(k >> 32) }
 
 // Span is the part of a request's tokens that lies in one tree node, as KV blocks [From, To) counted from the start
-// of the prompt. A path is a list of spans without holes: span i+1 begins where span i ends. A block belongs to
-// the node in which it becomes full.
+// of the prompt. A path is a list of spans without holes: span i+1 begins where span i ends. Two paths through a node
+// have the same From in it, and agree up to the lesser To. A block belongs to the node in which it becomes full.
 type Span struct {
 	Key      Key
 	From, To int32

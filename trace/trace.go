@@ -223,3 +223,14 @@ func (r *ReadReport) Warn(msg string) {
 	}
 	r.Warnings = append(r.Warnings, msg)
 }
+
+// Names returns the names of the fields in the set, in a fixed order.
+func (f Fields) Names() []string {
+	var names []string
+	for i, name := range [...]string{"start", "end", "output_tokens", "session", "model", "gap", "history"} {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -2,16 +2,14 @@ package trace
 
 import "slices"
 
-// tree builds the prefix tree of a capture. It begins as a radix trie over block hashes, where a position is a node
-// and a depth in blocks; tails shorter than a block and outputs of unknown identity then hang on it as leaves; last
-// it is cut at the tokens where prompts and outputs end.
+// tree builds the prefix tree of a capture: a radix trie over block hashes, on which tails shorter than a block and
+// outputs of unknown identity then hang as leaves. A leaf may begin in the middle of a branch.
 type tree struct {
 	blockSize int32
 	branches  []branch
 	children  map[childKey]int32
 	roots     map[int32]int32 // by hash scope
 	tails     map[tailKey]int32
-	cuts      []cut
 	forks     int64
 }
 
@@ -20,6 +18,7 @@ type branch struct {
 	parent     int32
 	start, end int32 // tokens
 	hashes     []uint64
+	inner      bool // others continue it at its end
 }
 
 // childKey finds the branch that continues a branch at its end.
@@ -40,9 +39,6 @@ type position struct {
 	branch int32
 	tokens int32
 }
-
-// cut is a border that a branch must have at a token.
-type cut struct{ position }
 
 func newTree(blockSize, turns int) *tree {
 	t := &tree{
@@ -109,9 +105,18 @@ func (t *tree) extend(p position, hashes []uint64) position {
 	return p
 }
 
-// grow adds a branch with the given blocks at the end of p's branch.
+// grow adds blocks at the end of p's branch and returns the branch that holds them: the same one when nothing else
+// continues it, so that a chain of turns is one branch.
 func (t *tree) grow(p position, hashes []uint64) int32 {
-	next := t.add(branch{parent: p.branch, start: p.tokens, end: p.tokens + int32(len(hashes))*t.blockSize, hashes: hashes})
+	b := &t.branches[p.branch]
+	added := int32(len(hashes)) * t.blockSize
+	if !b.inner && b.end > 0 {
+		b.hashes = append(b.hashes, hashes...)
+		b.end += added
+		return p.branch
+	}
+	b.inner = true
+	next := t.add(branch{parent: p.branch, start: p.tokens, end: p.tokens + added, hashes: slices.Clip(hashes)})
 	t.children[childKey{p.branch, hashes[0]}] = next
 	return next
 }
@@ -121,7 +126,7 @@ func (t *tree) grow(p position, hashes []uint64) int32 {
 func (t *tree) split(p position) position {
 	b := &t.branches[p.branch]
 	at := (p.tokens - b.start) / t.blockSize
-	upper := branch{parent: b.parent, start: b.start, end: p.tokens, hashes: b.hashes[:at]}
+	upper := branch{parent: b.parent, start: b.start, end: p.tokens, hashes: b.hashes[:at], inner: true}
 	b.start, b.hashes = p.tokens, b.hashes[at:]
 	lowerHash := b.hashes[0]
 	u := t.add(upper)
@@ -148,12 +153,8 @@ func (t *tree) tail(p position, hash uint64, length int32) position {
 // leaf adds a private run of tokens behind p.
 func (t *tree) leaf(p position, length int32) int32 {
 	p = t.up(p, p.tokens)
-	t.border(p)
 	return t.add(branch{parent: p.branch, start: p.tokens, end: p.tokens + length})
 }
-
-// border makes sure that the finished tree has a node that ends at p.
-func (t *tree) border(p position) { t.cuts = append(t.cuts, cut{t.up(p, p.tokens)}) }
 
 // precedes tells whether the first a.tokens tokens on the way to a are those on the way to b.
 func (t *tree) precedes(a, b position) bool {
@@ -170,54 +171,12 @@ func commonPrefix(a, b []uint64) int {
 	return n
 }
 
-// finish cuts the branches at their borders and returns the nodes, and for any position the node that ends there.
-func (t *tree) finish() ([]node, func(position) NodeID) {
-	slices.SortFunc(t.cuts, func(a, b cut) int {
-		if a.branch != b.branch {
-			return int(a.branch) - int(b.branch)
-		}
-		return int(a.tokens) - int(b.tokens)
-	})
-	t.cuts = slices.Compact(t.cuts)
-	// last[b] is the node that holds the end of branch b, first[b] its first node.
-	first := make([]NodeID, len(t.branches))
-	last := make([]NodeID, len(t.branches))
-	nodes := make([]node, 1, len(t.branches)+len(t.cuts))
-	at := 0
-	for b := range t.branches {
-		br := &t.branches[b]
-		first[b] = NodeID(len(nodes))
-		from := br.start
-		for ; at < len(t.cuts) && int(t.cuts[at].branch) == b; at++ {
-			if c := t.cuts[at].tokens; c > from && c < br.end {
-				nodes = append(nodes, node{parent: NodeID(len(nodes) - 1), start: from, end: c})
-				from = c
-			}
-		}
-		if br.end == br.start { // the root of a scope
-			first[b], last[b] = 0, 0
-			continue
-		}
-		nodes = append(nodes, node{parent: NodeID(len(nodes) - 1), start: from, end: br.end})
-		last[b] = NodeID(len(nodes) - 1)
+// nodes returns the finished tree. Positions keep their branch numbers as node ids.
+func (t *tree) nodes() []node {
+	nodes := make([]node, len(t.branches))
+	for i := range t.branches {
+		b := &t.branches[i]
+		nodes[i] = node{parent: NodeID(b.parent), start: b.start, sharedTo: b.start}
 	}
-	find := func(p position) NodeID {
-		p = t.up(p, p.tokens)
-		lo, hi := first[p.branch], last[p.branch]
-		for lo < hi {
-			mid := (lo + hi) / 2
-			if nodes[mid].end < p.tokens {
-				lo = mid + 1
-			} else {
-				hi = mid
-			}
-		}
-		return lo
-	}
-	for b := range t.branches {
-		if br := &t.branches[b]; br.end > br.start {
-			nodes[first[b]].parent = find(position{br.parent, br.start})
-		}
-	}
-	return nodes, find
+	return nodes
 }

@@ -1,6 +1,9 @@
 package trace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Workload is the compiled form of a capture: calls with their dependencies and their paths in one prefix tree. It
 // is immutable, so any number of runs share it.
@@ -37,8 +40,7 @@ type Call struct {
 	Program, Session int32
 	// Input and Output are token counts.
 	Input, Output int32
-	// Prompt and End are the tree nodes in which the prompt and the computed part of the output end. The last
-	// output token is never computed, so the path to End holds Input+Output-1 tokens (Input when Output is 0).
+	// Prompt and End are the tree nodes in which the prompt's Input tokens and the Computed tokens end.
 	Prompt, End NodeID
 	// Identified is the token up to which the path has an identity that other calls can share.
 	Identified int32
@@ -61,12 +63,17 @@ type Edge struct {
 	OnDispatch bool
 }
 
-// node is a run of tokens [start, end) at a place in the prefix tree.
+// Computed is the number of tokens whose KV the call computes or reuses: all but the last output token, which no
+// step processes.
+func (c *Call) Computed() int32 { return c.Input + max(c.Output-1, 0) }
+
+// node is a run of tokens of the prefix tree from token start on. Its children begin at its end or inside it, and a
+// prompt may end inside it, so what lies in it of a path follows from where the path ends.
 type node struct {
-	parent     NodeID
-	start, end int32
-	// shared tells that calls of two or more programs run through the node.
-	shared bool
+	parent NodeID
+	start  int32
+	// sharedTo is the token up to which calls of two or more programs run through the node.
+	sharedTo int32
 }
 
 // Successors are the edges out of the call.
@@ -83,32 +90,30 @@ func (w *Workload) Within(n, under NodeID) bool {
 	return n == under
 }
 
-// NodeRange returns the tokens [start, end) that a node holds.
-func (w *Workload) NodeRange(n NodeID) (start, end int) {
-	return int(w.nodes[n].start), int(w.nodes[n].end)
-}
-
-// Path appends to buf the spans of KV blocks that lie on the way to node end, from the root down. Blocks of
-// blockSize tokens belong to the node in which they become full; nodes without a full block are left out. Copy
-// numbers the run of the program; nodes that two or more programs share keep copy 0.
-func (w *Workload) Path(end NodeID, blockSize int, copy uint32, buf []Span) []Span {
+// Path appends to buf the spans of KV blocks of the first tokens tokens on the way to node end, from the root down.
+// Blocks of blockSize tokens belong to the node in which they become full; nodes without a full block are left out.
+// Copy numbers the run of the program; tokens that two or more programs share keep copy 0.
+func (w *Workload) Path(end NodeID, tokens int32, blockSize int, copy uint32, buf []Span) []Span {
 	size := int32(blockSize)
 	first := len(buf)
 	for n := end; n > 0; n = w.nodes[n].parent {
 		nd := &w.nodes[n]
-		from, to := nd.start/size, nd.end/size
-		if from == to {
+		from, to := nd.start/size, tokens/size
+		if tokens = nd.start; from == to {
 			continue
 		}
-		c := copy
-		if nd.shared {
-			c = 0
+		shared := min(to, max(from, nd.sharedTo/size))
+		if copy == 0 {
+			shared = to
 		}
-		buf = append(buf, Span{Key: MakeKey(n, c), From: from, To: to})
+		if shared < to {
+			buf = append(buf, Span{Key: MakeKey(n, copy), From: shared, To: to})
+		}
+		if from < shared {
+			buf = append(buf, Span{Key: MakeKey(n, 0), From: from, To: shared})
+		}
 	}
-	for i, j := first, len(buf)-1; i < j; i, j = i+1, j-1 {
-		buf[i], buf[j] = buf[j], buf[i]
-	}
+	slices.Reverse(buf[first:])
 	return buf
 }
 
@@ -119,7 +124,7 @@ func (w *Workload) OutputBlocks(blockSize int) OutputTokens {
 	var blocks OutputTokens
 	for i := range w.Calls {
 		c := &w.Calls[i]
-		end := c.Input + max(c.Output-1, 0)
+		end := c.Computed()
 		identified := int64(max(c.Identified, c.Input)/size - c.Input/size)
 		if len(c.Turn.OutputHashes) > 0 {
 			blocks.Known += identified

@@ -265,6 +265,9 @@ func (e *Engine) integrate(now time.Duration, used float64) {
 	e.measured = now
 }
 
+// Close extends the integrals of Stats to the end of the run.
+func (e *Engine) Close(now time.Duration) { e.integrate(now, float64(e.pool.Used())) }
+
 // countGaps adds the gaps between the tokens of the steps in flight. Step times within a leap differ little, so a
 // leap is cut where they differ by a thousandth.
 func (e *Engine) countGaps() {
@@ -334,3 +337,31 @@ func (e *Engine) end(r *Request) {
 
 // errStuck says that requests wait for blocks that nobody will free.
 var errStuck = errors.New("requests wait for KV blocks that nothing running will free")
+
+// Check verifies the engine's invariants: each prefilling or decoding request holds exactly the blocks of its tokens,
+// no more than MaxSeqs run, and the aggregates equal sums over the batch.
+func (e *Engine) Check() error {
+	if err := e.pool.Check(); err != nil {
+		return err
+	}
+	if e.running.size > e.MaxSeqs {
+		return fmt.Errorf("engine: %d requests run, more than max_num_seqs %d", e.running.size, e.MaxSeqs)
+	}
+	decodes, sum := 0, int64(0)
+	for r := e.running.head; r != nil; r = r.next {
+		tokens := int(r.computed)
+		if r.state == decoding {
+			decodes++
+			sum += r.base
+			tokens = int(r.base + e.pool.Step)
+		}
+		want := (tokens+e.pool.BlockSize-1)/e.pool.BlockSize + int(e.StateBlocks)
+		if held := e.pool.Held(&r.table); held != want {
+			return fmt.Errorf("engine: request %d holds %d blocks for %d tokens, want %d", r.ID, held, tokens, want)
+		}
+	}
+	if decodes != len(e.finish) || sum != e.baseSum {
+		return fmt.Errorf("engine: aggregates count %d decodes with base sum %d, the batch has %d with %d", len(e.finish), e.baseSum, decodes, sum)
+	}
+	return nil
+}

@@ -23,6 +23,9 @@ func (p *Pool) Unpin(pin *Pin) { p.Release(&pin.table) }
 // Warm makes the first blocks blocks of the path resident, as if a request that computed them had just ended, and
 // returns how many it added. It adds what fits.
 func (p *Pool) Warm(path []trace.Span, blocks int32) int {
+	if !p.PrefixCaching {
+		return 0
+	}
 	hits := p.Lookup(path, blocks)
 	room := int32(p.Free()) - p.idleHits(path, hits)
 	if blocks = min(blocks, hits+room); blocks <= hits {
@@ -44,6 +47,9 @@ func (p *Pool) Drop(s trace.Span) (dropped, left int) {
 	}
 	p.sync(n)
 	for _, l := range []*[]*run{&n.spare, &n.runs} {
+		for i := 0; l == &n.runs && i < len(n.spare); i++ {
+			p.isolate(l, n.spare[i].from, n.spare[i].to) // so that what a spare run keeps is a run of its own
+		}
 		for _, r := range p.isolate(l, s.From, s.To) {
 			size := int(r.to - r.from)
 			if r.refs > 0 || r.copy == 0 && overlaps(n.spare, r) {
@@ -104,13 +110,15 @@ func (p *Pool) Under(under func(trace.Key) bool) []trace.Span {
 	return spans
 }
 
-// SetClass changes the eviction class of cached blocks. Those that nobody refers to join the tail of their new queue.
+// SetClass changes the eviction class of cached blocks. Those that nobody refers to join the tail of their new queue,
+// the last first.
 func (p *Pool) SetClass(s trace.Span, class Class) {
 	n := p.nodes[s.Key]
 	if n == nil {
 		return
 	}
-	for _, r := range p.isolate(&n.runs, s.From, s.To) {
+	p.sync(n)
+	for _, r := range slices.Backward(p.isolate(&n.runs, s.From, s.To)) {
 		if r.class == class {
 			continue
 		}

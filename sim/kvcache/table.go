@@ -106,8 +106,12 @@ func (p *Pool) register(t *Table, full int32) {
 			t.span++
 			continue
 		}
+		n := p.node(s.Key)
+		if len(n.writers) > 0 {
+			p.sync(n) // what decodes have filled so far came first
+		}
 		to := min(full, s.To)
-		p.enter(t, p.node(s.Key), t.hashed, to)
+		p.enter(t, n, t.hashed, to)
 		t.hashed = to
 	}
 }
@@ -177,11 +181,12 @@ func (p *Pool) StartDecode(t *Table, tokens int32) {
 	if !p.PrefixCaching {
 		return
 	}
+	for t.span < len(t.Path) && t.Path[t.span].To <= t.hashed {
+		t.span++
+	}
 	for i := t.span; i < len(t.Path); i++ {
-		if s := &t.Path[i]; s.To > t.hashed {
-			n := p.node(s.Key)
-			n.writers = append(n.writers, t)
-		}
+		n := p.node(t.Path[i].Key)
+		n.writers = append(n.writers, t)
 	}
 }
 

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/sim/kvcache"
+)
+
+// fleet is the engines of a deployment, the routers in front of them, and when each engine is next due.
+type fleet struct {
+	plan    *Plan
+	engines []*engine.Engine
+	routers []*router.Router
+	history *engine.History
+	events  bool // the routers want KV events
+	due     timetable
+	// dirty are the engines to schedule at the present instant.
+	dirty  []int
+	marked []bool
+}
+
+// newFleet builds the fleet for a prefix tree of the given number of nodes; with 0 it keeps no history.
+func newFleet(p *Plan, nodes int) (*fleet, error) {
+	f := &fleet{plan: p, marked: make([]bool, p.Ranks)}
+	if nodes > 0 {
+		f.history = engine.NewHistory(nodes)
+	}
+	for i := range p.Router.Frontends {
+		r, err := router.New(p.Router.Settings, p.Ranks, p.Engine.BlockSize, p.Seed+uint64(i))
+		if err != nil {
+			return nil, err
+		}
+		f.routers = append(f.routers, r)
+		f.events = f.events || r.WantsEvents()
+	}
+	for i := range p.Ranks {
+		pool, err := kvcache.New(kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks,
+			PrefixCaching: p.Engine.PrefixCaching, FreeTailFirst: p.Engine.atLeast(24), Events: f.events})
+		if err != nil {
+			return nil, err
+		}
+		e, err := engine.New(engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
+			ReserveFull: p.Engine.Admission == "full", StateBlocks: p.StateBlocks, Worker: i}, p.Cost, pool, f.history)
+		if err != nil {
+			return nil, err
+		}
+		f.engines = append(f.engines, e)
+	}
+	f.due = newTimetable(p.Ranks)
+	return f, nil
+}
+
+// router returns the frontend of a session.
+func (f *fleet) router(session uint64) *router.Router {
+	if len(f.routers) == 1 {
+		return f.routers[0]
+	}
+	h, _ := bits.Mul64(session*0x9e3779b97f4a7c15, uint64(len(f.routers)))
+	return f.routers[h]
+}
+
+// touch notes that an engine got or lost a request at now, and schedules it at this instant if it is at a step
+// boundary.
+func (f *fleet) touch(worker int, now time.Duration) {
+	next := f.engines[worker].Next()
+	if next == engine.Never || next == now {
+		f.mark(worker)
+	}
+	f.due.set(worker, next)
+}
+
+func (f *fleet) mark(worker int) {
+	if !f.marked[worker] {
+		f.marked[worker] = true
+		f.dirty = append(f.dirty, worker)
+	}
+}
+
+// publish passes the KV events of an engine's step to the routers.
+func (f *fleet) publish(worker int, at time.Duration) {
+	for _, ev := range f.engines[worker].Events() {
+		for _, r := range f.routers {
+			if ev.Removed {
+				r.Removed(at, worker, ev.Span)
+			} else {
+				r.Stored(at, worker, ev.Span)
+			}
+		}
+	}
+}
+
+// schedule starts the next steps of all dirty engines, in order of worker.
+func (f *fleet) schedule(now time.Duration, each func([]engine.Outcome)) error {
+	slices.Sort(f.dirty)
+	for _, w := range f.dirty {
+		f.marked[w] = false
+		outcomes, err := f.engines[w].Schedule(now)
+		if err != nil {
+			return err
+		}
+		each(outcomes)
+		f.due.set(w, f.engines[w].Next())
+	}
+	f.dirty = f.dirty[:0]
+	return nil
+}
+
+// timetable is a binary heap of workers by the time when they are due.
+type timetable struct {
+	at    []time.Duration // by worker
+	heap  []int32
+	place []int32 // by worker: index in heap
+}
+
+func newTimetable(n int) timetable {
+	t := timetable{at: make([]time.Duration, n), heap: make([]int32, n), place: make([]int32, n)}
+	for i := range n {
+		t.at[i], t.heap[i], t.place[i] = engine.Never, int32(i), int32(i)
+	}
+	return t
+}
+
+// next returns the worker that is due first, the lowest of equals.
+func (t *timetable) next() (int, time.Duration) {
+	w := t.heap[0]
+	return int(w), t.at[w]
+}
+
+func (t *timetable) less(a, b int32) bool {
+	return t.at[a] < t.at[b] || t.at[a] == t.at[b] && a < b
+}
+
+func (t *timetable) set(worker int, at time.Duration) {
+	w := int32(worker)
+	if t.at[w] == at {
+		return
+	}
+	t.at[w] = at
+	i := int(t.place[w])
+	for i > 0 && t.less(w, t.heap[(i-1)/2]) {
+		t.move(i, t.heap[(i-1)/2])
+		i = (i - 1) / 2
+	}
+	for {
+		child := 2*i + 1
+		if child >= len(t.heap) {
+			break
+		}
+		if child+1 < len(t.heap) && t.less(t.heap[child+1], t.heap[child]) {
+			child++
+		}
+		if !t.less(t.heap[child], w) {
+			break
+		}
+		t.move(i, t.heap[child])
+		i = child
+	}
+	t.move(i, w)
+}
+
+func (t *timetable) move(i int, w int32) {
+	t.heap[i] = w
+	t.place[w] = int32(i)
+}

@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// Report builds the report of a run. Solo, where not nil, is what Solo returned for the workload and deployment.
+func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Run {
+	if solo != nil {
+		for i := range r.Programs {
+			r.Programs[i].Solo = solo[r.Programs[i].Index]
+		}
+	}
+	in := report.Input{
+		Name: r.Plan.Name, Config: config, Workload: describe(r.Workload),
+		Requests: r.Requests, Programs: r.Programs, Gaps: r.Gaps, Window: r.Window, End: r.End,
+		SLO:            report.SLO(r.Plan.SLO),
+		Workers:        r.workers(),
+		KV:             r.kv(),
+		Warnings:       r.warnings(),
+		Approximations: r.approximations(),
+	}
+	return report.Build(in)
+}
+
+// describe sums up a workload.
+func describe(w *trace.Workload) report.Workload {
+	d := report.Workload{Programs: int64(len(w.Programs)), Sessions: int64(len(w.Sessions)), Turns: int64(len(w.Calls)),
+		Inferred: map[string]int64{}}
+	for i := range w.Calls {
+		c := &w.Calls[i]
+		d.InputTokens += int64(c.Input)
+		d.OutputTokens += int64(c.Output)
+		fields := c.Turn.Inferred
+		if c.Cut > 0 {
+			fields |= trace.FieldCut
+		}
+		for _, name := range fields.Names() {
+			d.Inferred[name]++
+		}
+	}
+	return d
+}
+
+// workers reports each engine. Utilizations are of its own KV blocks.
+func (r *Result) workers() []report.Worker {
+	requests := make([]int64, len(r.Engines))
+	hits := make([]int64, len(r.Engines))
+	for i := range r.Requests {
+		if q := &r.Requests[i]; q.Worker >= 0 {
+			requests[q.Worker]++
+			hits[q.Worker] += int64(q.Hit)
+		}
+	}
+	workers := make([]report.Worker, len(r.Engines))
+	blocks := float64(r.Plan.Blocks)
+	for i := range r.Engines {
+		s := &r.Engines[i]
+		workers[i] = report.Worker{ID: int32(i), Requests: report.Known(requests[i]), BusyS: report.Seconds(s.Busy),
+			Steps: report.Known(s.Steps), PrefillTokens: report.Known(s.PrefillTokens), DecodeTokens: report.Known(s.DecodeTokens),
+			HitTokens: report.Known(hits[i]), Preemptions: report.Known(s.Preemptions), EvictedBlocks: report.Known(r.Evicted[i]),
+			PeakUtilization: report.Known(float64(s.PeakUsed) / blocks),
+			MeanUtilization: report.Known(s.UsedBlockSeconds / blocks / r.End.Seconds())}
+	}
+	return workers
+}
+
+// kv sums up the KV caches of all workers.
+func (r *Result) kv() report.KV {
+	var busy, again time.Duration
+	var evicted int64
+	var used, cached float64
+	peak := 0
+	for i := range r.Engines {
+		s := &r.Engines[i]
+		busy += s.Busy
+		again += s.Recompute
+		evicted += r.Evicted[i]
+		used += s.UsedBlockSeconds
+		cached += s.CachedBlockSeconds
+		peak = max(peak, s.PeakUsed)
+	}
+	p := r.Plan
+	blocks := float64(p.Blocks)
+	par := p.Hardware.Parallelism
+	gibPerBlock := float64(p.Capacity.KVBytesPerToken) * float64(p.Engine.BlockSize) * float64(max(1, par.Tensor)*max(1, par.Pipeline)) / (1 << 30)
+	out := r.Workload.OutputBlocks(p.Engine.BlockSize)
+	kv := report.KV{
+		CapacityTokens:  report.Known(int64(p.Ranks) * int64(p.Blocks) * int64(p.Engine.BlockSize)),
+		EvictedBlocks:   report.Known(evicted),
+		PeakUtilization: report.Known(float64(peak) / blocks),
+		IdleGiBS:        report.Known(cached * gibPerBlock),
+		ResidentGiBS:    report.Known((used + cached) * gibPerBlock),
+		OutputBlocks:    &report.OutputBlocks{Known: out.Known, Inferred: out.Inferred, Unknown: out.Unknown},
+	}
+	if r.End > 0 {
+		kv.MeanUtilization = report.Known(used / blocks / r.End.Seconds() / float64(p.Ranks))
+	}
+	if busy > 0 {
+		kv.ReprefillTimeShare = report.Known(again.Seconds() / busy.Seconds())
+	}
+	return kv
+}
+
+// warnings say what was left out of the run.
+func (r *Result) warnings() []string {
+	var w []string
+	if r.Dropped > 0 {
+		w = append(w, fmt.Sprintf("%d calls are to models that this deployment does not serve (config key models)", r.Dropped))
+	}
+	return w
+}
+
+// approximations say what the figures rest on.
+func (r *Result) approximations() []string {
+	a := r.Plan.Cost.Estimates()
+	if r.Plan.StateBlocks > 0 {
+		a = append(a, fmt.Sprintf("window and recurrent layers are charged to the KV pool as %d blocks for each running request", r.Plan.StateBlocks))
+	}
+	if o := r.Workload.OutputTokens; o.Inferred > 0 {
+		a = append(a, fmt.Sprintf("%.0f%% of generated tokens have an identity inferred from later prompts",
+			100*float64(o.Inferred)/float64(o.Known+o.Inferred+o.Unknown)))
+	}
+	if r.Workload.ForkTokens > 0 {
+		a = append(a, fmt.Sprintf("behind forks of the prefix tree up to %d more prompt tokens may be shared than the hashes show", r.Workload.ForkTokens))
+	}
+	if p := r.Plan.Hardware.Parallelism; p.Data > 1 {
+		a = append(a, "data-parallel ranks step independently of each other")
+	}
+	return a
+}
+
+// Recorded builds the report of what the capture itself measured, as a baseline: times of first and last tokens, and
+// cached tokens, where it tells them.
+func Recorded(w *trace.Workload) *report.Run {
+	in := report.Input{Name: "recorded", Workload: describe(w)}
+	for i := range w.Programs {
+		p := &w.Programs[i]
+		rec := report.Program{Index: int32(i), First: report.None, Last: report.None, Completed: true,
+			Model: report.None, Tool: report.None, Human: report.None, Paused: report.None, Queued: report.None}
+		for j := p.First; j < p.Last; j++ {
+			q := recordedRequest(w, j)
+			rec.Completed = rec.Completed && q.Status == report.Completed
+			if q.Arrival != report.None && (rec.First == report.None || q.Arrival < rec.First) {
+				rec.First = q.Arrival
+			}
+			rec.Last = max(rec.Last, q.End)
+			in.Requests = append(in.Requests, q)
+		}
+		in.Programs = append(in.Programs, rec)
+	}
+	return report.Build(in)
+}
+
+func recordedRequest(w *trace.Workload, i int32) report.Request {
+	c := &w.Calls[i]
+	t := c.Turn
+	q := report.Request{Turn: i, Program: c.Program, Session: c.Session, Worker: -1, Status: report.Completed,
+		Arrival: report.None, Admitted: report.None, FirstToken: report.None, End: report.None,
+		Input: c.Input, Output: c.Output, Hit: t.Cached, Computed: -1}
+	if t.Start != trace.NoTime {
+		q.Arrival = t.Start
+		if t.TTFT != trace.NoTime {
+			q.FirstToken = t.Start + t.TTFT
+		}
+		if t.End != trace.NoTime {
+			q.End = t.End
+		}
+	}
+	if t.Status != "" && t.Status != "ok" {
+		q.Status = report.Failed
+	}
+	return q
+}
