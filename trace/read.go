@@ -1,10 +1,8 @@
 package trace
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -40,29 +38,6 @@ func Read(ctx context.Context, segments []Segment, progress Progress) (*Capture,
 	}
 	c.Epoch = c.Rebase().Milliseconds()
 	return c, nil
-}
-
-// pairTools gives a span to the ends of tools whose rows tell none: it begins at the last tool_start of the same call
-// before it that no other end took.
-func pairTools(join *Joiner, starts, ends []toolEdge) {
-	type call struct{ session, id string }
-	open := map[call][]time.Duration{}
-	slices.SortStableFunc(starts, func(a, b toolEdge) int { return cmp.Compare(a.span.Start, b.span.Start) })
-	slices.SortStableFunc(ends, func(a, b toolEdge) int { return cmp.Compare(a.span.End, b.span.End) })
-	for _, e := range ends {
-		for len(starts) > 0 && starts[0].span.Start <= e.span.End {
-			key := call{starts[0].session, starts[0].span.ID}
-			open[key] = append(open[key], starts[0].span.Start)
-			starts = starts[1:]
-		}
-		key := call{e.session, e.span.ID}
-		if n := len(open[key]); n > 0 {
-			e.span.Start = open[key][n-1]
-			open[key] = open[key][:n-1]
-			s := join.sessions[e.session]
-			s.Tools = append(s.Tools, e.span)
-		}
-	}
 }
 
 // ReadRecords calls each with the records of the segments in the order of their lines, whatever their event type, as

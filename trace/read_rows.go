@@ -11,8 +11,10 @@ import (
 
 // Bounds on what a row may say.
 const (
-	// maxMs bounds a time or a duration in milliseconds, so that it fits a time.Duration: the year 2255.
-	maxMs = 9e12
+	// maxWallMs bounds a Unix time (the year 2096), maxMs a duration (31 years), both in milliseconds: sums and
+	// differences of a few of them fit a time.Duration.
+	maxWallMs = 4e12
+	maxMs     = 1e12
 	// maxHintPayload is the size in bytes up to which a request_payload row is decoded for the hints in it.
 	maxHintPayload = 1 << 20
 )
@@ -24,12 +26,6 @@ type rows struct {
 	starts, ends []toolEdge
 	// hints come with payload rows, by request id.
 	hints map[string]Hints
-}
-
-// toolEdge is the start or the end of a tool execution.
-type toolEdge struct {
-	session string
-	span    ToolSpan // Start, or End, is set
 }
 
 // rowParser reads the rows of one chunk. Times count from the Unix epoch.
@@ -257,7 +253,7 @@ func optionalWallMs(field string, v *int64) (time.Duration, error) {
 	if v == nil {
 		return NoTime, nil
 	}
-	if *v < 0 || *v > maxMs {
+	if *v < 0 || *v > maxWallMs {
 		return 0, fmt.Errorf("%s is %d: not a Unix time in milliseconds", field, *v)
 	}
 	return time.Duration(*v) * time.Millisecond, nil
@@ -349,75 +345,3 @@ func CheckHashCount(n int, input, size int32) error {
 }
 
 func blocks(tokens, size int32) int { return int((int64(tokens) + int64(size) - 1) / int64(size)) }
-
-// tool keeps a tool row: its span if the row tells it, else the edge that it tells.
-func (p *rowParser) tool(rec *Record) error {
-	e := rec.Tool
-	s := p.session(rec, "")
-	if s == nil {
-		p.Read.SkippedRows++ // a tool of nobody
-		return nil
-	}
-	at, err := optionalWallMs("event_time_unix_ms", rec.EventTimeMs)
-	if err != nil {
-		return err
-	}
-	start, err := optionalWallMs("started_at_unix_ms", e.StartedMs)
-	if err != nil {
-		return err
-	}
-	end, err := optionalWallMs("ended_at_unix_ms", e.EndedMs)
-	if err != nil {
-		return err
-	}
-	took, err := optionalMs("duration_ms", e.DurationMs)
-	if err != nil {
-		return err
-	}
-	span := ToolSpan{ID: e.ToolCallID, Class: p.name(e.ToolClass), Start: start, End: end}
-	if rec.EventType == EventToolStart {
-		if span.Start == NoTime {
-			span.Start = at
-		}
-		if span.Start != NoTime {
-			p.starts = append(p.starts, toolEdge{s.ID, span})
-		}
-		return nil
-	}
-	p.Read.Tools++
-	span.Status = toolStatus(e.Status, rec.EventType)
-	switch {
-	case start != NoTime && end != NoTime && end >= start:
-	case start != NoTime && took != NoTime:
-		span.End = start + took
-	case took != NoTime && (end != NoTime || at != NoTime):
-		if end == NoTime {
-			span.End = at
-		}
-		span.Start = span.End - took
-	case at != NoTime:
-		span.End = at
-		p.ends = append(p.ends, toolEdge{s.ID, span})
-		return nil
-	default:
-		return nil
-	}
-	s.Tools = append(s.Tools, span)
-	return nil
-}
-
-// toolStatus maps the spellings of a tool's status to ToolSpan.Status.
-func toolStatus(status, event string) string {
-	switch status {
-	case "succeeded", "ok", "success":
-		return "succeeded"
-	case "error", "failed":
-		return "error"
-	case "cancelled", "canceled", "timeout":
-		return "cancelled"
-	}
-	if event == EventToolError {
-		return "error"
-	}
-	return "succeeded"
-}

@@ -115,7 +115,7 @@ func (w *Writer) Write(r *Record) error {
 	if w.first != nil && r.EventTimeMs != nil {
 		envelope.Timestamp = max(0, *r.EventTimeMs-*w.first)
 	}
-	row, err := json.MarshalNoEscape(&envelope)
+	row, err := json.MarshalWithOption(&envelope, json.DisableHTMLEscape())
 	if err != nil {
 		return fmt.Errorf("writing trace %s: %s record: %w", w.prefix, r.EventType, err)
 	}

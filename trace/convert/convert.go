@@ -24,8 +24,11 @@ const (
 	FormatArrivals      = "arrivals"
 )
 
-// Formats describes the known formats, in the order of their names.
-var Formats = []struct{ Name, Description string }{
+// Format is a trace format that Open knows.
+type Format struct{ Name, Description string }
+
+// Formats are the known formats, in the order of their names.
+var Formats = []Format{
 	{FormatAgentic, "Dynamo's agentic Mooncake, v1 and v2: rows with wait_for or dependencies (JSONL)"},
 	{FormatArrivals, "arrival times and token counts: Azure and Vidur CSV, time,input,output in seconds (CSV or JSONL)"},
 	{FormatDynamo, "Dynamo request traces, dynamo.request.trace.v1 and dynamo.agent.trace.v1 (JSONL)"},
@@ -55,7 +58,7 @@ const (
 // Open finds the files that args stand for (see trace.Find), detects their format by content and reads them all into
 // one capture. Files of one call have one format. A *trace.InputError is a fault of the input.
 func Open(ctx context.Context, args []string, opts Options) (*trace.Capture, error) {
-	if opts.Format != "" && !slices.ContainsFunc(Formats, func(f struct{ Name, Description string }) bool { return f.Name == opts.Format }) {
+	if opts.Format != "" && !slices.ContainsFunc(Formats, func(f Format) bool { return f.Name == opts.Format }) {
 		return nil, fmt.Errorf("unknown trace format %q; known are %s", opts.Format, formatNames())
 	}
 	if opts.BlockSize < 0 || opts.BlockSize > 1<<20 {
@@ -70,21 +73,15 @@ func Open(ctx context.Context, args []string, opts Options) (*trace.Capture, err
 		return nil, err
 	}
 	in := input{ctx, segments, heads, opts}
-	var c *trace.Capture
 	switch format {
 	case FormatDynamo:
 		return trace.Read(ctx, segments, opts.Progress)
-	case FormatMooncake, FormatMooncakeDelta, FormatAgentic:
-		c, err = in.mooncake(format)
 	case FormatWeka:
-		c, err = in.weka()
+		return in.weka()
 	case FormatArrivals:
-		c, err = in.arrivals()
+		return in.arrivals()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return in.mooncake(format)
 }
 
 // input is what a reader of one format gets.
@@ -207,7 +204,7 @@ func detectObject(text []byte) (format string, read int) {
 		format = FormatDynamo
 	case has("wait_for", "dependencies", "tool_wait_ms", "request_kind") && has("request_id"):
 		format = FormatAgentic
-	case has("hash_ids", "input_length", "output_length") && has("timestamp", "created_time", "delay", "delay_ms", "session_id", "output_length"):
+	case has("hash_ids", "input_length", "output_length"):
 		format = FormatMooncake
 	case keys["time"] && keys["input"] && keys["output"]:
 		format = FormatArrivals

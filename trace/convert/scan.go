@@ -300,20 +300,6 @@ func (s *scanner) wholeFloat(text []byte) int64 {
 	return int64(f)
 }
 
-// boolean reads true or false, or null as false.
-func (s *scanner) boolean() bool {
-	switch s.peek() {
-	case 't':
-		s.literal("true")
-		return s.err == nil
-	case 'n':
-		s.literal("null")
-	default:
-		s.literal("false")
-	}
-	return false
-}
-
 // flat consumes an array that holds no strings, arrays or objects and returns its text, unchecked inside; nil for
 // null.
 func (s *scanner) flat() []byte {

@@ -62,14 +62,14 @@ func (in input) weka() (*trace.Capture, error) {
 		read = trace.MapLines[*wekaPart]
 	}
 	err := read(in.ctx, in.segments, in.opts.Progress, parseWeka, func(p *wekaPart) error {
-		part := trace.Part{Read: p.read}
-		for i, conv := range p.conversations {
+		if err := join.Add(&trace.Part{Read: p.read}); err != nil {
+			return err
+		}
+		for _, conv := range p.conversations {
 			if !conv.global {
 				scope++
 			}
-			if i > 0 {
-				part = trace.Part{}
-			}
+			var part trace.Part
 			id := cmp.Or(conv.id, filepath.Base(p.file))
 			name := id
 			for n := 2; taken[name]; n++ {
@@ -88,9 +88,6 @@ func (in input) weka() (*trace.Capture, error) {
 			if err := join.Add(&part); err != nil {
 				return err
 			}
-		}
-		if len(p.conversations) == 0 {
-			return join.Add(&part)
 		}
 		return nil
 	})

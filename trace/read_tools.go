@@ -1,0 +1,108 @@
+package trace
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// toolEdge is the start or the end of a tool execution.
+type toolEdge struct {
+	session string
+	span    ToolSpan // Start, or End, is set
+}
+
+// tool keeps a tool row: its span if the row tells it, else the edge that it tells.
+func (p *rowParser) tool(rec *Record) error {
+	e := rec.Tool
+	s := p.session(rec, "")
+	if s == nil {
+		p.Read.SkippedRows++ // a tool of nobody
+		return nil
+	}
+	at, err := optionalWallMs("event_time_unix_ms", rec.EventTimeMs)
+	if err != nil {
+		return err
+	}
+	start, err := optionalWallMs("started_at_unix_ms", e.StartedMs)
+	if err != nil {
+		return err
+	}
+	end, err := optionalWallMs("ended_at_unix_ms", e.EndedMs)
+	if err != nil {
+		return err
+	}
+	took, err := optionalMs("duration_ms", e.DurationMs)
+	if err != nil {
+		return err
+	}
+	span := ToolSpan{ID: e.ToolCallID, Class: p.name(e.ToolClass), Start: start, End: end}
+	if rec.EventType == EventToolStart {
+		if span.Start == NoTime {
+			span.Start = at
+		}
+		if span.Start != NoTime {
+			p.starts = append(p.starts, toolEdge{s.ID, span})
+		}
+		return nil
+	}
+	p.Read.Tools++
+	span.Status = toolStatus(e.Status, rec.EventType)
+	switch {
+	case start != NoTime && end != NoTime && end >= start:
+	case start != NoTime && took != NoTime:
+		span.End = start + took
+	case took != NoTime && (end != NoTime || at != NoTime):
+		if end == NoTime {
+			span.End = at
+		}
+		span.Start = span.End - took
+	case at != NoTime:
+		span.End = at
+		p.ends = append(p.ends, toolEdge{s.ID, span})
+		return nil
+	default:
+		return nil
+	}
+	s.Tools = append(s.Tools, span)
+	return nil
+}
+
+// toolStatus maps the spellings of a tool's status to ToolSpan.Status.
+func toolStatus(status, event string) string {
+	switch status {
+	case "succeeded", "ok", "success":
+		return "succeeded"
+	case "error", "failed":
+		return "error"
+	case "cancelled", "canceled", "timeout":
+		return "cancelled"
+	}
+	if event == EventToolError {
+		return "error"
+	}
+	return "succeeded"
+}
+
+// pairTools gives a span to the ends of tools whose rows tell none: it begins at the last tool_start of the same call
+// before it that no other end took.
+func pairTools(join *Joiner, starts, ends []toolEdge) {
+	type call struct{ session, id string }
+	open := map[call][]time.Duration{}
+	slices.SortStableFunc(starts, func(a, b toolEdge) int { return cmp.Compare(a.span.Start, b.span.Start) })
+	slices.SortStableFunc(ends, func(a, b toolEdge) int { return cmp.Compare(a.span.End, b.span.End) })
+	for _, e := range ends {
+		for len(starts) > 0 && starts[0].span.Start <= e.span.End {
+			key := call{starts[0].session, starts[0].span.ID}
+			open[key] = append(open[key], starts[0].span.Start)
+			starts = starts[1:]
+		}
+		key := call{e.session, e.span.ID}
+		if n := len(open[key]); n > 0 {
+			e.span.Start = open[key][n-1]
+			open[key] = open[key][:n-1]
+			s := join.sessions[e.session]
+			s.Tools = append(s.Tools, e.span)
+		}
+	}
+}
