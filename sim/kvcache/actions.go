@@ -1,7 +1,6 @@
 package kvcache
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/agentsim/agentsim/trace"
@@ -47,8 +46,10 @@ func (p *Pool) Drop(s trace.Span) (dropped, left int) {
 	}
 	p.sync(n)
 	for _, l := range []*[]*run{&n.spare, &n.runs} {
-		for i := 0; l == &n.runs && i < len(n.spare); i++ {
-			p.isolate(l, n.spare[i].from, n.spare[i].to) // so that what a spare run keeps is a run of its own
+		if l == &n.runs {
+			for _, r := range n.spare { // so that what a spare run keeps is a run of its own
+				p.isolate(l, r.from, r.to)
+			}
 		}
 		for _, r := range p.isolate(l, s.From, s.To) {
 			size := int(r.to - r.from)
@@ -97,16 +98,25 @@ func (p *Pool) isolate(l *[]*run, from, to int32) []*run {
 // Under returns the resident spans of all nodes for which under is true, in order of key: a subtree, when under tells
 // whether a node lies below another.
 func (p *Pool) Under(under func(trace.Key) bool) []trace.Span {
-	var spans []trace.Span
-	for k, n := range p.nodes {
-		if !under(k) {
-			continue
+	var keys []trace.Key
+	for k := range p.nodes {
+		if under(k) {
+			keys = append(keys, k)
 		}
-		for _, r := range n.runs {
+	}
+	slices.Sort(keys)
+	var spans []trace.Span
+	for _, k := range keys {
+		n := p.nodes[k]
+		p.sync(n)
+		for i, r := range n.runs {
+			if i > 0 && n.runs[i-1].to == r.from {
+				spans[len(spans)-1].To = r.to
+				continue
+			}
 			spans = append(spans, trace.Span{Key: k, From: r.from, To: r.to})
 		}
 	}
-	slices.SortFunc(spans, func(a, b trace.Span) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.From, b.From)) })
 	return spans
 }
 

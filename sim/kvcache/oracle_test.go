@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -273,4 +274,20 @@ func (p *blockPool) resident() map[slot]bool {
 		set[s] = true
 	}
 	return set
+}
+
+// spans is what is cached, as spans without neighbours.
+func (p *blockPool) spans() []trace.Span {
+	slots := slices.SortedFunc(maps.Keys(p.cached), func(a, b slot) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at))
+	})
+	var spans []trace.Span
+	for _, s := range slots {
+		if k := len(spans) - 1; k >= 0 && spans[k].Key == s.key && spans[k].To == s.at {
+			spans[k].To++
+			continue
+		}
+		spans = append(spans, trace.Span{Key: s.key, From: s.at, To: s.at + 1})
+	}
+	return spans
 }

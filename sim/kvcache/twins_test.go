@@ -73,19 +73,28 @@ func runScript(script []byte) (log []string, err error) {
 	return w.log, nil
 }
 
-// randomPaths returns the paths of a prefix tree of a few nodes, each to one of its nodes, the same for a seed.
+// randomPaths returns paths through a prefix tree of a few nodes, the same for a seed: to the end of a node, or to
+// somewhere inside it.
 func randomPaths(seed uint64) [][]trace.Span {
 	r := rand.New(rand.NewPCG(seed, 1))
-	var paths [][]trace.Span
+	var paths, whole [][]trace.Span
 	for i := range 2 + r.IntN(7) {
+		if i > 0 && r.IntN(4) == 0 {
+			path := slices.Clone(whole[r.IntN(len(whole))])
+			last := &path[len(path)-1]
+			last.To -= int32(r.IntN(int(last.To - last.From)))
+			paths = append(paths, path)
+			continue
+		}
 		var path []trace.Span
 		from := int32(0)
 		if i > 0 && r.IntN(5) > 0 {
-			path = slices.Clone(paths[r.IntN(i)])
+			path = slices.Clone(whole[r.IntN(len(whole))])
 			from = path[len(path)-1].To
 		}
 		key := trace.MakeKey(trace.NodeID(1+i), uint32(r.IntN(2)))
-		paths = append(paths, append(path, trace.Span{Key: key, From: from, To: from + 1 + int32(r.IntN(4))}))
+		path = append(path, trace.Span{Key: key, From: from, To: from + 1 + int32(r.IntN(5))})
+		paths, whole = append(paths, path), append(whole, path)
 	}
 	return paths
 }
@@ -322,11 +331,7 @@ func (w *twins) compare() error {
 	}
 
 	c := clone(w.fast)
-	for _, n := range c.nodes {
-		if len(n.writers) > 0 {
-			c.sync(n)
-		}
-	}
+	spans := c.Under(func(trace.Key) bool { return true })
 	if err := c.Check(); err != nil {
 		return err
 	}
@@ -336,6 +341,9 @@ func (w *twins) compare() error {
 	}
 	if want := w.slow.resident(); !maps.Equal(resident, want) {
 		return fmt.Errorf("cached by events: %v, by twin %v", resident, want)
+	}
+	if want := w.slow.spans(); !slices.Equal(spans, want) {
+		return fmt.Errorf("resident spans: pool has %v, twin %v", spans, want)
 	}
 	for i, path := range w.paths {
 		end := path[len(path)-1].To
@@ -473,7 +481,7 @@ func reportFailure(t *testing.T, script []byte) {
 
 // TestTwins compares the pool with its slow twin on random sequences of operations.
 func TestTwins(t *testing.T) {
-	scripts := 300_000
+	scripts := 10_000
 	if testing.Short() {
 		scripts = 500
 	}
