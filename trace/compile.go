@@ -237,6 +237,20 @@ func (t *Turn) hashAt(i int32) uint64 {
 	return t.Hashes[i-t.Shared]
 }
 
+// Chain returns the turn's whole chain of prompt block hashes.
+func (t *Turn) Chain() []uint64 {
+	chain := make([]uint64, int(t.Shared)+len(t.Hashes))
+	copy(chain[t.Shared:], t.Hashes)
+	for n := t.Shared; n > 0; {
+		t = t.Base
+		if own := min(n, t.Shared+int32(len(t.Hashes))); own > t.Shared {
+			copy(chain[t.Shared:own], t.Hashes)
+		}
+		n = min(n, t.Shared)
+	}
+	return chain
+}
+
 // findSpawned notes for each call the first call of the first session that it spawned.
 func (b *builder) findSpawned() {
 	b.spawned = make([]int32, len(b.w.Calls))

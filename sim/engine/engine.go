@@ -169,10 +169,16 @@ func (e *Engine) Cancel(now time.Duration, r *Request) {
 
 // Tokens is the number of the request's tokens that are computed at time now, the step in flight not counted.
 func (e *Engine) Tokens(now time.Duration, r *Request) int32 {
-	if r.state != decoding {
+	switch {
+	case r.state == prefilling && e.busy:
+		return r.computed - r.chunk
+	case r.state != decoding:
 		return r.computed
+	case e.busy:
+		return int32(r.base + e.pool.Step - 1 + e.stepsDone(now))
+	default:
+		return int32(r.base + e.pool.Step)
 	}
-	return int32(r.base + e.pool.Step - 1 + e.stepsDone(now))
 }
 
 // stepEnd is the end of the first n steps in flight.

@@ -31,8 +31,9 @@ type Request struct {
 	state state
 	// target is the number of tokens to prefill: the prompt, and after a preemption what had been generated.
 	target int32
-	// computed is the number of tokens in the KV cache while prefilling; high the most there ever were.
-	computed, high int32
+	// computed is the number of tokens in the KV cache while prefilling, chunk those of the step in flight included;
+	// high the most there ever were.
+	computed, chunk, high int32
 	// generated is the number of output tokens when prefill ended; recompute the tokens of the current prefill
 	// that were computed before.
 	generated, recompute int32

@@ -149,7 +149,6 @@ func (e *Engine) countAdmission(r *Request, now time.Duration, cached int32) {
 		r.ReadmitHit += r.computed
 		r.Readmit += r.target
 		r.recompute = max(0, r.high-r.computed)
-		r.Recomputed.Preemption += r.recompute
 	}
 	e.outcomes = append(e.outcomes, Outcome{r, Admitted})
 }
@@ -165,9 +164,13 @@ func (e *Engine) addChunk(batch *models.Batch, r *Request, chunk int32) int {
 	if again := int64(min(r.recompute, chunk)); again > 0 {
 		e.recomputing += e.recomputeCost(*batch, with, n, past, again)
 		r.recompute -= int32(again)
+		if r.Preemptions > 0 {
+			r.Recomputed.Preemption += int32(again)
+		}
 	}
 	*batch = with
 	r.computed += chunk
+	r.chunk = chunk
 	r.Computed += chunk
 	e.Stats.PrefillTokens += n
 	e.blocked = false
@@ -204,8 +207,8 @@ func (e *Engine) launch(batch models.Batch) {
 	}
 	e.first = max(e.first, 1)
 	e.busy, e.steps = true, 1
-	if batch.Prefills > 0 {
-		return
+	if batch.Prefills > 0 || e.waiting.size > 0 && !e.blocked && e.running.size < e.MaxSeqs {
+		return // after a preemption the next step admits again
 	}
 	e.steps = min(maxLeap, e.finish[0].last-step+1, e.window.until(step))
 	e.steps = 1 + e.stepsWithoutEviction(e.steps-1)

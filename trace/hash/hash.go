@@ -22,7 +22,6 @@ func Blocks(tokens []uint32, blockSize int) []uint64 {
 	}
 	sums := make([]uint64, 0, (len(tokens)+blockSize-1)/blockSize)
 	block := make([]byte, 0, 4*min(blockSize, len(tokens)))
-	var pair [16]byte
 	for len(tokens) > 0 {
 		n := min(blockSize, len(tokens))
 		block = block[:0]
@@ -31,12 +30,19 @@ func Blocks(tokens []uint32, blockSize int) []uint64 {
 		}
 		sum := xxh3.HashSeed(block, seed)
 		if len(sums) > 0 {
-			binary.LittleEndian.PutUint64(pair[:8], sums[len(sums)-1])
-			binary.LittleEndian.PutUint64(pair[8:], sum)
-			sum = xxh3.HashSeed(pair[:], seed)
+			sum = Combine(sums[len(sums)-1], sum)
 		}
 		sums = append(sums, sum)
 		tokens = tokens[n:]
 	}
 	return sums
+}
+
+// Combine chains a value to another: the sequence hash of a block whose local hash is next, behind a prefix whose
+// sequence hash is previous.
+func Combine(previous, next uint64) uint64 {
+	var pair [16]byte
+	binary.LittleEndian.PutUint64(pair[:8], previous)
+	binary.LittleEndian.PutUint64(pair[8:], next)
+	return xxh3.HashSeed(pair[:], seed)
 }

@@ -49,6 +49,15 @@ func Judge(runs []*Run, given Evidence) Verdict {
 	return v
 }
 
+// Best returns the index of the run that is best in the metric, or -1 when none is or the next is as good within 1 %.
+func Best(runs []*Run, metric Metric) int {
+	ranked := rank(runs, metric)
+	if len(ranked) == 0 || len(ranked) > 1 && near(runs[ranked[0]], runs[ranked[1]], metric) {
+		return -1
+	}
+	return ranked[0]
+}
+
 // rank returns the indexes of the runs that have the metric (a rate of 0 is nothing to rank), best first.
 func rank(runs []*Run, metric Metric) []int {
 	var ranked []int

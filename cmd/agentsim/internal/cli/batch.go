@@ -1,0 +1,313 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// batch is the simulations of one predict command. They run in parallel and share compiled workloads; results are
+// kept by index.
+type batch struct {
+	capture   *trace.Capture
+	options   sim.Options
+	jobs      int
+	traces    bool // keep results for writing traces
+	rows      int
+	cells     []*cell
+	workloads []*compiled
+	solos     []*solo
+}
+
+// cell is one simulation. Row is its row in the table; cells of a row differ in their seeds.
+type cell struct {
+	plan     *sim.Plan
+	row      int
+	bound    string // "none" or "all" for a cell that bounds a row
+	workload *compiled
+	solo     *solo
+	result   *sim.Result
+	run      *report.Run
+	err      error
+}
+
+// compiled is a workload that cells share.
+type compiled struct {
+	outputs  trace.Outputs
+	how      string // of max_context; "" when the limit does not matter
+	limit    int
+	workload *trace.Workload
+	changed  int
+}
+
+// solo is the makespans of programs alone, shared by cells whose worker and gaps are the same.
+type solo struct {
+	key   string
+	cell  *cell
+	times []time.Duration
+	err   error
+}
+
+// addBounds adds a cell with each bound of output identity for every row.
+func (b *batch) addBounds() error {
+	for _, c := range b.cells[:len(b.cells):len(b.cells)] {
+		if c.plan.Deployment.Workload.Outputs != "inferred" || c.plan.Seed != b.firstSeed(c.row) {
+			continue
+		}
+		for _, bound := range []string{"none", "all"} {
+			d := c.plan.Deployment
+			d.Workload.Outputs = bound
+			plan, err := d.Resolve()
+			if err != nil {
+				return err
+			}
+			b.cells = append(b.cells, &cell{plan: plan, row: c.row, bound: bound})
+		}
+	}
+	return nil
+}
+
+func (b *batch) firstSeed(row int) uint64 {
+	for _, c := range b.cells {
+		if c.row == row {
+			return c.plan.Seed
+		}
+	}
+	return 0
+}
+
+// run compiles the workloads and simulates all cells.
+func (b *batch) run(ctx context.Context, g *Global) error {
+	if err := b.compile(); err != nil {
+		return err
+	}
+	tasks := b.tasks()
+	total := 0
+	for range tasks {
+		total += len(b.workloads[0].workload.Calls)
+	}
+	var done atomic.Int64
+	b.options.Progress = &done
+	stop := showProgress(g, &done, total)
+	defer stop()
+	var wait sync.WaitGroup
+	queue := make(chan func(context.Context))
+	for range min(b.jobs, len(tasks)) {
+		wait.Go(func() {
+			for task := range queue {
+				task(ctx)
+			}
+		})
+	}
+	for _, t := range tasks {
+		queue <- t
+	}
+	close(queue)
+	wait.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return b.buildReports()
+}
+
+// compile builds each distinct workload once.
+func (b *batch) compile() error {
+	for _, c := range b.cells {
+		want := compiled{outputs: c.plan.Outputs}
+		if how := c.plan.Deployment.Workload.MaxContext; how != "reject" {
+			want.how, want.limit = how, c.plan.MaxModelLen
+		}
+		for _, w := range b.workloads {
+			if w.outputs == want.outputs && w.how == want.how && w.limit == want.limit {
+				c.workload = w
+			}
+		}
+		if c.workload != nil {
+			continue
+		}
+		if err := b.build(&want); err != nil {
+			return usagef("%w", err)
+		}
+		c.workload = &want
+		b.workloads = append(b.workloads, &want)
+	}
+	return nil
+}
+
+func (b *batch) build(w *compiled) (err error) {
+	capture := b.capture
+	if w.how != "" {
+		if capture, w.changed, err = capture.LimitContext(w.limit, w.how); err != nil {
+			return err
+		}
+		if err = capture.Link(); err != nil {
+			return err
+		}
+	}
+	w.workload, err = capture.Compile(w.outputs)
+	return err
+}
+
+// tasks lists what can run in parallel: the cells, and the programs alone where slowdowns mean something.
+func (b *batch) tasks() []func(context.Context) {
+	var tasks []func(context.Context)
+	for _, c := range b.cells {
+		c.solo = b.soloOf(c)
+		tasks = append(tasks, func(ctx context.Context) {
+			c.result, c.err = sim.Run(ctx, c.workload.workload, c.plan, b.options)
+		})
+	}
+	for _, s := range b.solos {
+		tasks = append(tasks, func(ctx context.Context) {
+			s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan)
+		})
+	}
+	return tasks
+}
+
+// soloOf returns the solo run that a cell's slowdowns refer to, or nil when every program is a single call.
+func (b *batch) soloOf(c *cell) *solo {
+	w := c.workload.workload
+	if len(w.Calls) == len(w.Programs) || c.bound != "" {
+		return nil
+	}
+	d := c.plan.Deployment
+	d.Name, d.Workers, d.Seed, d.Router, d.Client, d.SLO = "", 1, 0, sim.Router{}, sim.Client{}, sim.SLO{}
+	d.Load = sim.Load{Speed: d.Load.Speed, MaxGap: d.Load.MaxGap, HumanGap: d.Load.HumanGap}
+	d.Parallelism.Data = 1
+	text, err := yaml.Marshal(d)
+	if err != nil {
+		return nil
+	}
+	key := string(text)
+	for _, s := range b.solos {
+		if s.key == key {
+			return s
+		}
+	}
+	s := &solo{key: key, cell: c}
+	b.solos = append(b.solos, s)
+	return s
+}
+
+// buildReports turns results into report rows and drops what is not needed any more.
+func (b *batch) buildReports() error {
+	for _, c := range b.cells {
+		config, err := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
+		if err != nil {
+			return fmt.Errorf("encoding the config of %q: %w", c.plan.Name, err)
+		}
+		if c.err != nil {
+			c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
+			continue
+		}
+		var times []time.Duration
+		if c.solo != nil && c.solo.err == nil {
+			times = c.solo.times
+		}
+		c.run = c.result.Report(json.RawMessage(config), times)
+		if n := c.workload.changed; n > 0 {
+			c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("%d calls were longer than %d tokens and were changed (workload.max_context %s)",
+				n, c.workload.limit, c.workload.how))
+		}
+		if !b.traces {
+			c.result = nil
+		}
+	}
+	return nil
+}
+
+// runs are the rows of the table: of each row the cell with the first seed.
+func (b *batch) runs() []*report.Run {
+	runs := make([]*report.Run, b.rows)
+	for _, c := range b.cells {
+		if runs[c.row] == nil {
+			runs[c.row] = c.run
+		}
+	}
+	return runs
+}
+
+// evidence gathers what repeats and bounds say. A recorded baseline stands before the rows and has neither.
+func (b *batch) evidence(recorded bool) report.Evidence {
+	e := report.Evidence{FixedLoad: b.cells[0].plan.Load.Mode != "concurrency"}
+	if recorded {
+		return e
+	}
+	metric := report.Primary(b.runs(), e.FixedLoad)
+	bySeed := make([][]report.Figure, b.rows)
+	for _, c := range b.cells {
+		if c.bound == "" {
+			bySeed[c.row] = append(bySeed[c.row], metric.Of(c.run))
+		}
+	}
+	if len(bySeed[0]) > 1 {
+		for _, figures := range bySeed {
+			interval, _ := report.PairedInterval(bySeed[0], figures)
+			e.Intervals = append(e.Intervals, interval)
+		}
+	}
+	winner := report.Best(b.runs(), metric)
+	for _, bound := range []string{"none", "all"} {
+		runs := make([]*report.Run, b.rows)
+		found := false
+		for _, c := range b.cells {
+			if c.bound == bound {
+				runs[c.row] = c.run
+				found = true
+			}
+		}
+		if !found {
+			continue
+		}
+		if other := report.Best(runs, metric); winner >= 0 && other >= 0 && other != winner {
+			e.Flips = append(e.Flips, "--outputs "+bound)
+		}
+	}
+	return e
+}
+
+// failure returns an error when a run failed. The other rows stand.
+func (b *batch) failure() error {
+	for _, c := range b.cells {
+		if c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
+// showProgress draws a bar on a terminal while calls end, and returns how to stop it.
+func showProgress(g *Global, done *atomic.Int64, total int) func() {
+	if !g.Terminal {
+		return func() {}
+	}
+	bar := progressbar.NewOptions64(int64(total), progressbar.OptionSetWriter(g.Stderr), progressbar.OptionSetDescription("simulating"),
+		progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = bar.Set64(min(done.Load(), int64(total)))
+			case <-quit:
+				_ = bar.Finish()
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}

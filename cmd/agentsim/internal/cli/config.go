@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/agentsim/agentsim/sim"
+)
+
+// maxConfigBytes and maxBrackets bound a config file; the YAML parser takes quadratic time on deep nesting.
+const (
+	maxConfigBytes = 64 << 10
+	maxBrackets    = 500
+)
+
+// loadConfig reads a deployment's YAML file over the defaults. Errors name file, line and column.
+func loadConfig(file string) (sim.Deployment, error) {
+	d := sim.Default()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return d, usagef("reading the config: %w", err)
+	}
+	if len(text) > maxConfigBytes || strings.Count(string(text), "[")+strings.Count(string(text), "{") > maxBrackets {
+		return d, usagef("reading the config %s: more than %d KiB or %d brackets is no deployment", file, maxConfigBytes>>10, maxBrackets)
+	}
+	return d, decode(&d, text, file)
+}
+
+// decode sets the keys of a YAML text in a deployment. Where names the text in errors.
+func decode(d *sim.Deployment, text []byte, where string) error {
+	err := yaml.UnmarshalWithOptions(text, d, yaml.Strict())
+	var ye yaml.Error
+	if errors.As(err, &ye) && ye.GetToken() != nil {
+		pos, message := ye.GetToken().Position, ye.GetMessage()
+		if name, ok := strings.CutPrefix(message, "unknown field "); ok {
+			name = strings.Trim(name, `"`)
+			message = fmt.Sprintf("unknown key %q%s", name, suggestion(name, lastParts(configKeys())))
+		}
+		return usagef("%s:%d:%d: %s", where, pos.Line, pos.Column, message)
+	}
+	if err != nil {
+		return usagef("%s: %w", where, err)
+	}
+	return refuseFractions(text, where)
+}
+
+// refuseFractions finds numbers with a fraction where the key takes a whole number: the YAML decoder drops the
+// fraction without a word.
+func refuseFractions(text []byte, where string) error {
+	var tree map[string]any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return usagef("%s: %w", where, err)
+	}
+	whole := map[string]bool{}
+	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, t reflect.Type) {
+		whole[path] = t.Kind() == reflect.Int || t.Kind() == reflect.Uint64
+	})
+	var walk func(path string, v any) error
+	walk = func(path string, v any) error {
+		switch v := v.(type) {
+		case map[string]any:
+			keys := make([]string, 0, len(v))
+			for k := range v {
+				keys = append(keys, k)
+			}
+			slices.Sort(keys)
+			for _, k := range keys {
+				if err := walk(strings.TrimPrefix(path+"."+k, "."), v[k]); err != nil {
+					return err
+				}
+			}
+		case float64:
+			if whole[path] && v != math.Trunc(v) {
+				return usagef("%s: %s: %v is not a whole number", where, path, v)
+			}
+		}
+		return nil
+	}
+	return walk("", tree)
+}
+
+// set applies "path=value". The value is YAML.
+func set(d *sim.Deployment, assignment string) error {
+	path, value, ok := strings.Cut(assignment, "=")
+	if !ok {
+		return usagef("--set %s: want path=value, such as engine.block_size=32", assignment)
+	}
+	if !slices.Contains(configKeys(), path) && !strings.HasPrefix(path, "models.") {
+		return usagef("--set %s: unknown key %q%s", assignment, path, suggestion(path, configKeys()))
+	}
+	var text strings.Builder
+	parts := strings.Split(path, ".")
+	if strings.HasPrefix(path, "models.") {
+		parts = []string{"models", strings.TrimPrefix(path, "models.")}
+	}
+	for i, part := range parts {
+		text.WriteString(strings.Repeat(" ", i) + fmt.Sprintf("%q:", part))
+		if i < len(parts)-1 {
+			text.WriteByte('\n')
+		}
+	}
+	if strings.ContainsAny(value, "\n\r#") || value == "" {
+		value = fmt.Sprintf("%q", value)
+	}
+	text.WriteString(" " + value + "\n")
+	if err := decode(d, []byte(text.String()), "--set "+assignment); err != nil {
+		return err
+	}
+	return nil
+}
+
+// configKeys lists the paths of all keys of a deployment, in the order of the config.
+func configKeys() []string {
+	var keys []string
+	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, _ reflect.Type) { keys = append(keys, path) })
+	return keys
+}
+
+// walkKeys calls each with the path and type of every key that holds a value.
+func walkKeys(t reflect.Type, prefix string, each func(path string, t reflect.Type)) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case option == "inline":
+			walkKeys(f.Type, prefix, each)
+		case f.Type.Kind() == reflect.Struct:
+			walkKeys(f.Type, prefix+name+".", each)
+		default:
+			each(prefix+name, f.Type)
+		}
+	}
+}
+
+func lastParts(paths []string) []string {
+	var parts []string
+	for _, p := range paths {
+		parts = append(parts, strings.Split(p, ".")...)
+	}
+	return parts
+}
+
+// suggestion returns `, did you mean "x"?` for the known name nearest to name, or "" when none is near.
+func suggestion(name string, known []string) string {
+	best, at := "", 1+len(name)/3
+	for _, k := range known {
+		if d := distance(name, k); d <= at && (d < at || best == "") {
+			best, at = k, d
+		}
+		if strings.HasSuffix(k, "."+name) {
+			return fmt.Sprintf(", did you mean %q?", k)
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q?", best)
+}
+
+// distance is the number of insertions, deletions and replacements between two names (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,122 @@
+// Package cli is the commands of agentsim, one file each: flags, wiring, printing and exit codes. Nothing else does
+// these.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// The exit codes of all commands.
+const (
+	exitFailed      = 1   // the run failed
+	exitUsage       = 2   // wrong usage, config or input, or a model that does not fit
+	exitUntrusted   = 3   // done, but the result should not be trusted
+	exitInterrupted = 130 // interrupted; finished parts are kept
+)
+
+// Global is what a command sees of its process, so that tests run commands in theirs.
+type Global struct {
+	Args           []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Terminal tells that Stderr is a terminal, Width how wide Stdout is, in characters.
+	Terminal bool
+	Width    int
+}
+
+// FromProcess returns the Global of this process.
+func FromProcess() *Global {
+	return &Global{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Terminal: isatty.IsTerminal(os.Stderr.Fd()), Width: 100}
+}
+
+// exitError is an error with the exit code that it asks for.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is an error of the command line, the config or the input.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// Main runs the command that the arguments name and returns the exit code.
+func Main(g *Global) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot(g)
+	root.SetArgs(g.Args)
+	root.SetOut(g.Stdout)
+	root.SetErr(g.Stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(g.Stderr, "agentsim: %v\n", err)
+	return exitCode(err)
+}
+
+// exitCode finds the exit code of an error. What cobra itself refuses is wrong usage.
+func exitCode(err error) int {
+	var exit *exitError
+	var config *sim.ConfigError
+	var input *trace.InputError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &config), errors.As(err, &input):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newRoot(g *Global) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agentsim",
+		Short: "Predict what an agent fleet would have seen on another deployment",
+		Long: `agentsim reads what a fleet of LLM agents really did and tells what another deployment would have done with the
+same work: other GPUs, more workers, another router, a different KV cache. Its unit is the program: a root session
+with its tool calls and all its subagents.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v; see `%s --help`", err, cmd.CommandPath())
+	})
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("unknown command %q%s; see `agentsim --help`", args[0], suggestion(args[0], commandNames(root)))
+		}
+		return nil
+	}
+	root.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
+	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g))
+	return root
+}
+
+func commandNames(root *cobra.Command) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	return names
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// output is the folder that results go to; none when dir is "".
+type output struct {
+	dir   string
+	force bool
+}
+
+const reportName = "report.json"
+
+// prepare refuses a folder that holds a report already.
+func (o output) prepare() error {
+	if o.dir == "" {
+		return nil
+	}
+	path := filepath.Join(o.dir, reportName)
+	_, err := os.Stat(path)
+	if err == nil && !o.force {
+		return usagef("%s is there already; take another folder or --force", path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return usagef("looking into the output folder: %w", err)
+	}
+	return nil
+}
+
+// write writes report.json, the resolved config of each run, and the predicted traces if asked for.
+func (o output) write(runs []*report.Run, b *batch) error {
+	if o.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return fmt.Errorf("making the output folder: %w", err)
+	}
+	names := map[string]bool{}
+	seen := map[int]bool{}
+	for _, c := range b.cells {
+		if seen[c.row] || c.bound != "" {
+			continue
+		}
+		seen[c.row] = true
+		name := unique(fileName(c.plan.Name), names)
+		text, err := yaml.Marshal(c.plan.Deployment)
+		if err != nil {
+			return fmt.Errorf("encoding the config of %q: %w", c.plan.Name, err)
+		}
+		if err := writeFile(filepath.Join(o.dir, name+".config.yaml"), text); err != nil {
+			return err
+		}
+		if b.traces && c.result != nil {
+			if err := writeTrace(filepath.Join(o.dir, name+".trace"), c.result); err != nil {
+				return err
+			}
+		}
+	}
+	var text bytes.Buffer
+	if err := report.Write(&text, runs); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(o.dir, reportName), text.Bytes())
+}
+
+// writeTrace writes a run's predicted trace as segments with the given prefix.
+func writeTrace(prefix string, result *sim.Result) error {
+	w, err := trace.NewWriter(prefix, trace.WriterOptions{Existing: trace.ReplaceExisting})
+	if err != nil {
+		return err
+	}
+	for rec := range result.Records() {
+		if err := w.Write(rec); err != nil {
+			w.Discard()
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// writeFile writes a file under a temporary name and renames it.
+func writeFile(path string, text []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	_, err = tmp.Write(text)
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// fileName makes a name fit for a file.
+func fileName(name string) string {
+	mapped := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.=", r) {
+			return r
+		}
+		return '-'
+	}, name)
+	if mapped = strings.Trim(mapped, ".-"); mapped == "" {
+		return "run"
+	}
+	return mapped
+}
+
+func unique(name string, taken map[string]bool) string {
+	n := name
+	for i := 2; taken[n]; i++ {
+		n = fmt.Sprintf("%s-%d", name, i)
+	}
+	taken[n] = true
+	return n
+}
+
+func baseName(path string) string { return filepath.Base(path) }

@@ -1,0 +1,400 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// predict is the flags of `agentsim predict`.
+type predict struct {
+	source
+	configs  []string
+	sets     []string
+	grids    []string
+	short    []shortFlag
+	outDir   string
+	traces   bool
+	json     bool
+	force    bool
+	strict   bool
+	check    bool
+	bounds   bool
+	baseline string
+	repeats  int
+	jobs     int
+
+	assumed []string
+}
+
+// shortFlag is a flag for a config path. With list it takes several values and makes an axis of the grid.
+type shortFlag struct {
+	name, path, usage string
+	list              bool
+	values            []string
+	value             string
+}
+
+func predictFlags() []shortFlag {
+	return []shortFlag{
+		{name: "model", path: "model", list: true, usage: "model: a name of `agentsim models` or a Hugging Face config.json"},
+		{name: "gpu", path: "gpu", list: true, usage: "GPU: a name of `agentsim gpus` (default h100-sxm)"},
+		{name: "tp", path: "parallelism.tensor", list: true, usage: "tensor parallelism (default: the smallest that fits)"},
+		{name: "workers", path: "workers", list: true, usage: "number of workers"},
+		{name: "router", path: "router.policy", list: true, usage: "routing policy: round-robin, random, power-of-two, least-loaded, sticky, kv"},
+		{name: "concurrency", path: "load.concurrency", list: true, usage: "root programs that live at a time; sets load.mode"},
+		{name: "rate", path: "load.rate", list: true, usage: "root programs per second, Poisson; sets load.mode"},
+		{name: "mode", path: "load.mode", usage: "arrivals: recorded, closed, concurrency, poisson"},
+		{name: "speed", path: "load.speed", usage: "divide arrivals and gaps by this"},
+		{name: "max-gap", path: "load.max_gap", usage: "longest gap between turns, such as 60s"},
+		{name: "human-gap", path: "load.human_gap", usage: "gaps that people took: recorded, drop, or cap=60s"},
+		{name: "warmup", path: "load.warmup", usage: "time before the measured window"},
+		{name: "duration", path: "load.duration", usage: "length of the measured window (default: the whole run)"},
+		{name: "start", path: "load.start", usage: "how programs begin at concurrency: ramp or snapshot (at random turns)"},
+		{name: "max-context", path: "workload.max_context", usage: "calls longer than the model takes: reject, truncate or split"},
+		{name: "outputs", path: "workload.outputs", list: true, usage: "generated tokens that later prompts share: inferred, none or all"},
+		{name: "seed", path: "seed", usage: "seed of everything random"},
+	}
+}
+
+func newPredict(g *Global) *cobra.Command {
+	p := &predict{short: predictFlags()}
+	cmd := &cobra.Command{
+		Use:   "predict [TRACE...]",
+		Short: "Simulate a trace on one or more deployments and compare them",
+		Long: `Simulate recorded agent work on one or more deployments and say which is better, by how much, and why.
+
+TRACE is a file, a folder, a glob, a segment prefix, or - for standard input; plain or gzip. Known formats are
+detected by content: Dynamo request traces, Mooncake, agentic Mooncake, WEKA, and plain arrival lists. --profile makes
+a synthetic workload instead.
+
+A deployment is a YAML file (-c), the defaults, or flags over either. Every key can be an axis of a grid:
+
+  agentsim predict day1.jsonl.gz --model qwen3-14b --workers 4 --router round-robin,kv
+  agentsim predict traces/ --model glm-4.6 --tp 8 --grid engine.kv_blocks=x0.5,x1,x2
+  agentsim predict run -c prod.yaml -c candidate.yaml --repeats 5 -o out --traces
+
+The first row is the baseline that the others are compared with. With only a trace and a model, the policies
+round-robin, sticky and kv are compared on two workers; what was assumed is printed.
+
+Exit codes: 0 done; 1 a run failed; 2 wrong usage, config or input; 3 done, but the result should not be trusted, and
+why; 130 interrupted.
+
+Config keys (--set, --grid): ` + strings.Join(configKeys(), ", ") + `.`,
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), g, cmd, args) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringArrayVarP(&p.configs, "config", "c", nil, "deployment `FILE` (YAML); repeat for more rows")
+	for i := range p.short {
+		s := &p.short[i]
+		if s.list {
+			f.StringSliceVar(&s.values, s.name, nil, s.usage)
+		} else {
+			f.StringVar(&s.value, s.name, "", s.usage)
+		}
+	}
+	f.StringArrayVar(&p.sets, "set", nil, "override a config key, `path=value`")
+	f.StringArrayVar(&p.grids, "grid", nil, "try several values of a config key, `path=v1,v2`")
+	p.addTraceFlags(cmd)
+	p.addSynthFlags(cmd)
+	f.StringVar(&p.baseline, "baseline", "", "\"recorded\" adds what the trace itself measured as the first row")
+	f.IntVar(&p.repeats, "repeats", 1, "runs with further seeds, for an interval on the differences")
+	f.BoolVar(&p.bounds, "bounds", false, "also run with --outputs none and all, and say if another row wins")
+	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
+	f.BoolVar(&p.traces, "traces", false, "with -o: also write each run's predicted trace")
+	f.BoolVar(&p.json, "json", false, "print report.json instead of the table")
+	f.BoolVar(&p.force, "force", false, "overwrite results in the output folder")
+	f.BoolVar(&p.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
+	f.BoolVar(&p.check, "check", false, "verify conservation laws at every event (slow)")
+	f.IntVar(&p.jobs, "jobs", runtime.GOMAXPROCS(0), "simulations at a time")
+	return cmd
+}
+
+// run is the command.
+func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args []string) error {
+	if p.repeats < 1 || p.repeats > 1000 || p.jobs < 1 {
+		return usagef("--repeats wants 1 to 1000, --jobs at least 1")
+	}
+	if p.baseline != "" && p.baseline != "recorded" {
+		return usagef("--baseline %s: only \"recorded\" is known", p.baseline)
+	}
+	if p.traces && p.outDir == "" {
+		return usagef("--traces needs an output folder: -o DIR")
+	}
+	deployments, err := p.deployments()
+	if err != nil {
+		return err
+	}
+	p.seed = deployments[0].Seed
+	out := output{dir: p.outDir, force: p.force}
+	if err := out.prepare(); err != nil {
+		return err
+	}
+	capture, err := p.open(ctx, g, args)
+	if err != nil {
+		return err
+	}
+	b, err := p.newBatch(capture, deployments)
+	if err != nil {
+		return err
+	}
+	for _, a := range p.assumed {
+		fmt.Fprintln(g.Stderr, "assumed:", a)
+	}
+	if err := b.run(ctx, g); err != nil {
+		return err
+	}
+	return p.finish(g, out, b)
+}
+
+// deployments builds the rows: each config file, or the defaults, with all flags and grid axes applied.
+func (p *predict) deployments() ([]sim.Deployment, error) {
+	bases := []sim.Deployment{}
+	for _, file := range p.configs {
+		d, err := loadConfig(file)
+		if err != nil {
+			return nil, err
+		}
+		if d.Name == "" && len(p.configs) > 1 {
+			d.Name = strings.TrimSuffix(strings.TrimSuffix(baseName(file), ".yaml"), ".yml")
+		}
+		bases = append(bases, d)
+	}
+	if len(bases) == 0 {
+		bases = append(bases, sim.Default())
+	}
+	axes, err := p.axes()
+	if err != nil {
+		return nil, err
+	}
+	var all []sim.Deployment
+	for _, base := range bases {
+		for _, s := range p.sets {
+			if err := set(&base, s); err != nil {
+				return nil, err
+			}
+		}
+		for i := range p.short {
+			if s := &p.short[i]; !s.list && s.value != "" {
+				if err := set(&base, s.path+"="+s.value); err != nil {
+					return nil, err
+				}
+			}
+		}
+		cells, err := expand(base, axes)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cells...)
+	}
+	for i := range all {
+		if all[i].Name == "" {
+			all[i].Name = all[i].Router.Policy
+		}
+	}
+	return all, nil
+}
+
+// axes gathers the grid: list flags in a fixed order, then --grid in the order given.
+func (p *predict) axes() ([]axis, error) {
+	var axes []axis
+	given := map[string]bool{}
+	for i := range p.short {
+		s := &p.short[i]
+		if len(s.values) == 0 {
+			continue
+		}
+		axes = append(axes, axis{s.path, s.values})
+		given[s.path] = true
+		switch s.name {
+		case "concurrency":
+			p.sets = append(p.sets, "load.mode=concurrency")
+		case "rate":
+			p.sets = append(p.sets, "load.mode=poisson")
+		}
+	}
+	for _, g := range p.grids {
+		a, err := parseAxis(g)
+		if err != nil {
+			return nil, err
+		}
+		axes = append(axes, a)
+		given[a.path] = true
+	}
+	for _, s := range p.sets {
+		path, _, _ := strings.Cut(s, "=")
+		given[path] = true
+	}
+	if len(p.configs) == 0 && !given["router.policy"] {
+		if !given["workers"] {
+			p.sets = append([]string{"workers=2"}, p.sets...)
+			p.assumed = append(p.assumed, "2 workers (--workers)")
+		}
+		axes = append(axes, axis{"router.policy", []string{"round-robin", "sticky", "kv"}})
+		p.assumed = append(p.assumed, "the policies round-robin, sticky and kv are compared (--router)")
+	}
+	return axes, nil
+}
+
+// newBatch settles what depends on the trace and resolves every deployment.
+func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment) (*batch, error) {
+	if err := capture.Link(); err != nil {
+		return nil, usagef("%w", err)
+	}
+	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces}
+	for i := range deployments {
+		d := &deployments[i]
+		p.assumeLoad(capture, d)
+		if d.Model == "" {
+			p.assumeModel(capture, d)
+		}
+		tensor := d.Parallelism.Tensor
+		for r := range p.repeats {
+			seeded := *d
+			seeded.Seed += uint64(r)
+			plan, err := seeded.Resolve()
+			if err != nil {
+				if d.Name != "" && len(deployments) > 1 {
+					return nil, usagef("deployment %q: %w", d.Name, err)
+				}
+				return nil, usagef("%w", err)
+			}
+			if tensor == 0 && r == 0 {
+				p.assume("tensor parallelism %d for %s on %s, the smallest that fits (--tp)", plan.Parallelism.Tensor, d.Model, d.GPU)
+			}
+			b.cells = append(b.cells, &cell{plan: plan, row: i})
+		}
+	}
+	b.rows = len(deployments)
+	if p.bounds {
+		if err := b.addBounds(); err != nil {
+			return nil, usagef("%w", err)
+		}
+	}
+	return b, nil
+}
+
+// assume notes an assumption once.
+func (p *predict) assume(format string, args ...any) {
+	a := fmt.Sprintf(format, args...)
+	for _, old := range p.assumed {
+		if old == a {
+			return
+		}
+	}
+	p.assumed = append(p.assumed, a)
+}
+
+// assumeLoad chooses arrivals: as recorded where the trace has one clock, else as many programs at a time as keep
+// the workers busy.
+func (p *predict) assumeLoad(c *trace.Capture, d *sim.Deployment) {
+	if d.Load.Mode != "" {
+		return
+	}
+	if c.SharedClock {
+		d.Load.Mode = "closed"
+		return
+	}
+	d.Load.Mode = "concurrency"
+	if d.Load.Concurrency == 0 {
+		d.Load.Concurrency = max(1, min(8*d.Workers, len(c.Sessions)))
+	}
+	p.assume("the files have no common clock, so %d programs live at a time (--concurrency)", d.Load.Concurrency)
+}
+
+// assumeModel takes the model that the trace names, if the catalogue knows it.
+func (p *predict) assumeModel(c *trace.Capture, d *sim.Deployment) {
+	for _, s := range c.Sessions {
+		for _, t := range s.Turns {
+			if _, err := models.Lookup(t.Model); t.Model != "" && err == nil && !strings.ContainsAny(t.Model, `/\.`+"\x00") {
+				d.Model = t.Model
+				p.assume("model %s, as in the trace (--model)", t.Model)
+				return
+			}
+			if t.Model != "" {
+				return
+			}
+		}
+	}
+}
+
+// finish prints and writes the results.
+func (p *predict) finish(g *Global, out output, b *batch) error {
+	runs := b.runs()
+	if p.baseline == "recorded" {
+		runs = append([]*report.Run{sim.Recorded(b.workloads[0].workload)}, runs...)
+	}
+	verdict := report.Judge(runs, b.evidence(p.baseline != ""))
+	if lost := b.capture.Read.LostRows; lost > 0 {
+		verdict.Trust = false
+		verdict.Reasons = append(verdict.Reasons, fmt.Sprintf("%d rows of the trace were lost", lost))
+	}
+	if err := out.write(runs, b); err != nil {
+		return err
+	}
+	if p.json {
+		if err := report.Write(g.Stdout, runs); err != nil {
+			return err
+		}
+	} else if err := p.print(g, runs, verdict); err != nil {
+		return err
+	}
+	if err := b.failure(); err != nil {
+		return err
+	}
+	if !verdict.Trust {
+		code := exitUntrusted
+		if p.strict {
+			code = exitFailed
+		}
+		return &exitError{code, errors.New("do not trust this result: " + strings.Join(verdict.Reasons, "; "))}
+	}
+	return nil
+}
+
+// print writes the table, the verdict and what each run warns of.
+func (p *predict) print(g *Global, runs []*report.Run, v report.Verdict) error {
+	if err := report.WriteTable(g.Stdout, runs, report.TableOptions{Width: g.Width}); err != nil {
+		return err
+	}
+	fmt.Fprintf(g.Stdout, "\n%s\n", wrap(v.Text, g.Width))
+	seen := map[string]bool{}
+	for _, r := range runs {
+		for _, w := range append(append([]string{}, r.Warnings...), r.Approximations...) {
+			if !seen[w] {
+				fmt.Fprintln(g.Stderr, wrap("note: "+w, g.Width))
+			}
+			seen[w] = true
+		}
+	}
+	return nil
+}
+
+// wrap breaks a text into lines of at most width characters.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column > 0 && column+1+len(word) > width:
+			b.WriteByte('\n')
+			column = 0
+		case column > 0:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}

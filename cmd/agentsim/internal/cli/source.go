@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/convert"
+	"github.com/agentsim/agentsim/trace/synth"
+)
+
+// source is the flags that say where the work comes from: trace files, or a synthetic profile.
+type source struct {
+	format    string
+	blockSize int
+	profile   string
+	programs  int
+	params    []string
+	seed      uint64
+}
+
+func (s *source) addTraceFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.format, "format", "", "trace format: "+formatNames()+" (default: detect)")
+	f.IntVar(&s.blockSize, "trace-block-size", 0, "tokens per hash of Mooncake traces (default: 512)")
+}
+
+func (s *source) addSynthFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.profile, "profile", "", "synthetic workload instead of a trace: "+strings.Join(synth.Profiles(), ", "))
+	f.IntVar(&s.programs, "programs", 100, "number of synthetic programs")
+	f.StringArrayVar(&s.params, "profile-set", nil, "`key=value` of the profile; see agentsim synth --help")
+}
+
+func formatNames() string {
+	var names []string
+	for _, f := range convert.Formats {
+		names = append(names, f.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// open reads the traces, or makes the synthetic workload. Without either it makes the sample.
+func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Capture, error) {
+	if s.profile != "" {
+		if len(args) > 0 {
+			return nil, usagef("give a trace or --profile, not both")
+		}
+		c, err := synth.Generate(s.profile, synth.Options{Programs: s.programs, Seed: s.seed, Set: s.params})
+		if err != nil {
+			return nil, usagef("--profile %s: %w", s.profile, err)
+		}
+		return c, nil
+	}
+	if len(args) == 0 {
+		return nil, usagef("no trace given; name files, a folder or a segment prefix, or take --profile %s", synth.Profiles()[0])
+	}
+	c, err := convert.Open(ctx, args, convert.Options{Format: s.format, BlockSize: s.blockSize, Stdin: g.Stdin})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, usagef("reading the trace: %w", err)
+	}
+	s.report(g, c)
+	return c, nil
+}
+
+// report says on stderr what was lost in reading.
+func (s *source) report(g *Global, c *trace.Capture) {
+	r := &c.Read
+	for _, w := range r.Warnings {
+		fmt.Fprintln(g.Stderr, "warning:", w)
+	}
+	if r.Dropped > 0 {
+		fmt.Fprintf(g.Stderr, "warning: %d more\n", r.Dropped)
+	}
+	if r.LostRows > 0 || r.LostBytes > 0 || r.Duplicates > 0 {
+		fmt.Fprintf(g.Stderr, "read %d calls; lost %d rows and %d bytes, dropped %d repeated request ids\n",
+			r.Calls, r.LostRows, r.LostBytes, r.Duplicates)
+	}
+}

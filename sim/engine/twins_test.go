@@ -1,0 +1,412 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// machine is what the driver needs of an engine: Engine and its slow twin have it.
+type machine interface {
+	Next() time.Duration
+	Enqueue(now time.Duration, r *Request)
+	Cancel(now time.Duration, r *Request)
+	Tokens(now time.Duration, r *Request) int32
+	Schedule(now time.Duration) ([]Outcome, error)
+	EndStep() []Outcome
+	truncate(now time.Duration)
+}
+
+// workload is requests for one engine, and when they come.
+type workload struct {
+	Options
+	kv       kvcache.Options
+	cost     int // index into costs
+	requests []arrival
+	// looks are times at which somebody reads the state of all requests.
+	looks []time.Duration
+}
+
+type arrival struct {
+	at            time.Duration
+	path          []trace.Span
+	input, output int32
+	cancel        time.Duration // Never: its client waits
+}
+
+// costs are the step costs that workloads choose from.
+var costs = []*models.StepCost{
+	models.FixedSteps(10*time.Millisecond, 5*time.Millisecond),
+	models.FixedSteps(3*time.Millisecond, 0),
+	mustCost(0),
+	mustCost(7),
+}
+
+// mustCost is the cost of Qwen3-14B on an H100, half its layers with windows of the given size.
+func mustCost(window int) *models.StepCost {
+	m, err := models.Lookup("qwen3-14b")
+	if err != nil {
+		panic(err)
+	}
+	gpu, err := models.LookupGPU("h100-sxm")
+	if err != nil {
+		panic(err)
+	}
+	model := *m
+	if window > 0 {
+		model.Window = models.Window{Tokens: window, Layers: model.Layers / 2}
+	}
+	cost, err := (&models.Deployment{Model: &model, GPU: gpu}).StepCost("h100-vllm")
+	if err != nil {
+		panic(err)
+	}
+	return cost
+}
+
+// happening is an entry of a run's log.
+type happening struct {
+	at   time.Duration
+	id   int32
+	what string
+	// The request's hit and re-admission hit tokens so far; of a look, its tokens.
+	hit, readmitHit int32
+}
+
+// run is what a machine made of a workload.
+type run struct {
+	log      []happening
+	requests []*Request
+}
+
+// play runs a workload on a machine. At the times of cuts the machine's leaps are cut short, which must not show.
+// after is called when a step has been scheduled.
+func play(m machine, w *workload, cuts []time.Duration, after func(now time.Duration) error) (run, error) {
+	type event struct {
+		at      time.Duration
+		kind    int // 0 arrival, 1 cancellation, 2 look, 3 cut
+		request int
+	}
+	var events []event
+	var r run
+	for i, a := range w.requests {
+		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output})
+		events = append(events, event{a.at, 0, i})
+		if a.cancel != Never {
+			events = append(events, event{max(a.cancel, a.at), 1, i})
+		}
+	}
+	for _, at := range w.looks {
+		events = append(events, event{at, 2, 0})
+	}
+	for _, at := range cuts {
+		events = append(events, event{at, 3, 0})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind)) })
+
+	inside := map[*Request]bool{}
+	note := func(now time.Duration, outcomes []Outcome) {
+		for _, o := range outcomes {
+			q := o.Request
+			what := [...]string{"admitted", "first token", "finished", "preempted"}[o.Kind]
+			r.log = append(r.log, happening{now, q.ID, what, q.Hit, q.ReadmitHit})
+			if o.Kind == Finished {
+				delete(inside, q)
+			}
+		}
+	}
+	for range 1_000_000 {
+		now := m.Next()
+		if len(events) > 0 {
+			now = min(now, events[0].at)
+		}
+		if now == Never {
+			return r, nil
+		}
+		if m.Next() == now {
+			note(now, m.EndStep())
+		}
+		for ; len(events) > 0 && events[0].at == now; events = events[1:] {
+			switch i := events[0].request; events[0].kind {
+			case 0:
+				q := r.requests[i]
+				inside[q] = true
+				m.Enqueue(now, q)
+			case 1:
+				if q := r.requests[i]; inside[q] {
+					m.Cancel(now, q)
+					delete(inside, q)
+				}
+			case 2:
+				for _, q := range r.requests {
+					if inside[q] {
+						r.log = append(r.log, happening{now, q.ID, "has tokens", m.Tokens(now, q), 0})
+					}
+				}
+			case 3:
+				m.truncate(now)
+			}
+		}
+		if m.Next() == now { // a leap was cut to a step that ends now
+			note(now, m.EndStep())
+		}
+		if m.Next() == Never {
+			outcomes, err := m.Schedule(now)
+			note(now, outcomes)
+			if err != nil {
+				return r, err
+			}
+			if err := after(now); err != nil {
+				return r, fmt.Errorf("at %v: %w", now, err)
+			}
+		}
+	}
+	return r, fmt.Errorf("no end after a million events")
+}
+
+// compareTwins plays a workload on an engine and its twin, and on an engine whose leaps are cut.
+func compareTwins(w *workload, seed uint64) error {
+	cached := map[time.Duration]map[slot]bool{}
+	slow := newOracle(w.Options, costs[w.cost], w.kv)
+	want, err := play(slow, w, nil, func(now time.Duration) error {
+		cached[now] = slow.pool.resident()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("twin: %w", err)
+	}
+	r := rand.New(rand.NewPCG(seed, 2))
+	var cuts []time.Duration
+	for range r.IntN(30) {
+		cuts = append(cuts, randomTime(r, slow.ends))
+	}
+	slices.Sort(cuts)
+	for _, cuts := range [][]time.Duration{nil, cuts} {
+		if err := comparePlay(w, slow, want, cached, cuts, r.IntN(3) == 0); err != nil {
+			return fmt.Errorf("leaps cut at %v: %w", cuts, err)
+		}
+	}
+	return nil
+}
+
+// comparePlay plays a workload on an engine and compares the run with that of its twin: the log, and when watch is
+// set what is cached after each step that the engine schedules.
+func comparePlay(w *workload, slow *oracle, want run, cached map[time.Duration]map[slot]bool, cuts []time.Duration, watch bool) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	pool, err := kvcache.New(w.kv)
+	if err != nil {
+		return err
+	}
+	e, err := New(w.Options, costs[w.cost], pool, nil)
+	if err != nil {
+		return err
+	}
+	e.Gaps = new(report.Gaps)
+	got, err := play(e, w, cuts, func(now time.Duration) error {
+		if err := e.Check(); err != nil {
+			return err
+		}
+		// Steps that take no time share their end, and then the twin's cache is known after the last only.
+		expected, stepped := cached[now]
+		if !watch || !stepped || w.cost == 1 {
+			return nil
+		}
+		resident := map[slot]bool{}
+		for _, s := range pool.Under(func(trace.Key) bool { return true }) {
+			for at := s.From; at < s.To; at++ {
+				resident[slot{s.Key, at}] = true
+			}
+		}
+		if !maps.Equal(resident, expected) {
+			return fmt.Errorf("engine has cached %v, twin %v", resident, expected)
+		}
+		return nil
+	})
+	for i := range max(len(got.log), len(want.log)) {
+		if i >= len(got.log) && err != nil {
+			return err
+		}
+		if i >= len(got.log) || i >= len(want.log) || got.log[i] != want.log[i] {
+			return fmt.Errorf("entry %d of the logs differs: engine %v, twin %v", i, got.log[i:min(i+1, len(got.log))], want.log[i:min(i+1, len(want.log))])
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i, g := range got.requests {
+		q := want.requests[i]
+		if g.Admitted != q.Admitted || g.Computed != q.Computed || g.Readmit != q.Readmit || g.Preemptions != q.Preemptions ||
+			g.Recomputed != q.Recomputed {
+			return fmt.Errorf("request %d: engine computed %d tokens and re-admitted %d after %d preemptions, recomputing %+v; twin %d, %d, %d, %+v",
+				i, g.Computed, g.Readmit, g.Preemptions, g.Recomputed, q.Computed, q.Readmit, q.Preemptions, q.Recomputed)
+		}
+	}
+	s := e.Stats
+	s.Recompute, s.UsedBlockSeconds, s.CachedBlockSeconds = 0, 0, 0
+	if s != slow.stats {
+		return fmt.Errorf("engine counts %+v, twin %+v", s, slow.stats)
+	}
+	if pool.Evicted != slow.pool.evicted {
+		return fmt.Errorf("engine evicted %d blocks, twin %d", pool.Evicted, slow.pool.evicted)
+	}
+	if e.Gaps.Count() != slow.gaps {
+		return fmt.Errorf("engine counts %d gaps between tokens, twin %d", e.Gaps.Count(), slow.gaps)
+	}
+	if slow.gaps > 0 {
+		// Gaps within a leap are taken as equal where they differ by less than a thousandth, and lose fractions of a ns.
+		mean := float64(slow.gapSum) / float64(slow.gaps)
+		if diff := e.Gaps.Mean() - mean; diff > 0.001*mean+1 || -diff > 0.001*mean+1 {
+			return fmt.Errorf("engine's mean gap is %f ns, twin's %f", e.Gaps.Mean(), mean)
+		}
+	}
+	return nil
+}
+
+// randomTime is a time within a run whose steps end at ends: in every third case one of these.
+func randomTime(r *rand.Rand, ends []time.Duration) time.Duration {
+	if len(ends) == 0 {
+		return 0
+	}
+	if r.IntN(3) == 0 {
+		return ends[r.IntN(len(ends))]
+	}
+	return time.Duration(r.Int64N(int64(ends[len(ends)-1]) + 1))
+}
+
+// randomWorkload is a few requests with shared prefixes for an engine with little room.
+func randomWorkload(seed uint64) *workload {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &workload{cost: r.IntN(len(costs))}
+	w.MaxSeqs = 1 + r.IntN(6)
+	w.MaxBatchedTokens = max(w.MaxSeqs, 2+r.IntN(15))
+	w.ReserveFull = r.IntN(2) == 0
+	if r.IntN(4) == 0 {
+		w.StateBlocks = int32(1 + r.IntN(2))
+	}
+	w.kv = kvcache.Options{BlockSize: 1 + r.IntN(4), Blocks: 5 + r.IntN(20), PrefixCaching: r.IntN(8) > 0, FreeTailFirst: r.IntN(4) == 0}
+
+	size, most := int32(w.kv.BlockSize), int32(w.kv.Blocks)-w.StateBlocks
+	var paths [][]trace.Span // to the ends of nodes
+	for i := range 1 + r.IntN(6) {
+		var path []trace.Span
+		from := int32(0)
+		if i > 0 && r.IntN(4) > 0 {
+			path = slices.Clone(paths[r.IntN(len(paths))])
+			from = path[len(path)-1].To
+		}
+		if from == most {
+			continue
+		}
+		to := from + 1 + int32(r.IntN(int(min(6, most-from))))
+		paths = append(paths, append(path, trace.Span{Key: trace.MakeKey(trace.NodeID(i+1), 0), From: from, To: to}))
+	}
+	for i := range 1 + r.IntN(12) {
+		path := slices.Clone(paths[r.IntN(len(paths))])
+		last := &path[len(path)-1]
+		if r.IntN(3) == 0 { // it ends inside the node
+			last.To -= int32(r.IntN(int(last.To - last.From)))
+		}
+		tokens := last.To * size
+		if last.To < most {
+			tokens += int32(r.IntN(int(size)))
+		}
+		output := int32(r.IntN(int(min(tokens, 12)) + 1))
+		if r.IntN(4) == 0 { // it generates almost everything
+			output = tokens
+		}
+		a := arrival{path: path, input: tokens - max(0, output-1), output: output, cancel: Never}
+		if i > 0 && r.IntN(3) > 0 {
+			a.at = w.requests[i-1].at + time.Duration(r.Int64N(int64(30*time.Millisecond)))
+		}
+		if r.IntN(6) == 0 {
+			a.cancel = a.at + time.Duration(r.Int64N(int64(100*time.Millisecond)))
+		}
+		w.requests = append(w.requests, a)
+	}
+	// Run it once to learn when steps end, and let things happen at just these times.
+	slow := newOracle(w.Options, costs[w.cost], w.kv)
+	if _, err := play(slow, w, nil, func(time.Duration) error { return nil }); err != nil {
+		return w
+	}
+	for i := range w.requests {
+		a := &w.requests[i]
+		if r.IntN(3) == 0 {
+			a.at = randomTime(r, slow.ends)
+		}
+		if a.cancel != Never && r.IntN(2) == 0 {
+			a.cancel = max(a.at, randomTime(r, slow.ends))
+		}
+	}
+	for range r.IntN(6) {
+		w.looks = append(w.looks, randomTime(r, slow.ends))
+	}
+	return w
+}
+
+// String shows a workload so that it can be made a test.
+func (w *workload) String() string {
+	s := fmt.Sprintf("%+v on %+v, cost %d, looks at %v\n", w.Options, w.kv, w.cost, w.looks)
+	for i, a := range w.requests {
+		s += fmt.Sprintf("  request %d at %v: %d + %d tokens on %v", i, a.at, a.input, a.output, a.path)
+		if a.cancel != Never {
+			s += fmt.Sprintf(", cancelled at %v", a.cancel)
+		}
+		s += "\n"
+	}
+	return s
+}
+
+// shrinkWorkload removes what a failure does not need.
+func shrinkWorkload(w *workload, seed uint64) *workload {
+	for again := true; again; {
+		again = false
+		try := func(change func(w *workload)) {
+			smaller := *w
+			smaller.requests, smaller.looks = slices.Clone(w.requests), slices.Clone(w.looks)
+			change(&smaller)
+			if smaller.String() != w.String() && compareTwins(&smaller, seed) != nil {
+				w, again = &smaller, true
+			}
+		}
+		for i := len(w.requests) - 1; i >= 0; i-- {
+			try(func(w *workload) { w.requests = slices.Delete(w.requests, i, i+1) })
+		}
+		try(func(w *workload) { w.looks = nil })
+		try(func(w *workload) { w.StateBlocks = 0 })
+		try(func(w *workload) { w.cost = 0 })
+		try(func(w *workload) { w.kv.FreeTailFirst = false })
+		for i := range w.requests {
+			try(func(w *workload) { w.requests[i].cancel = Never })
+			try(func(w *workload) { w.requests[i].at = 0 })
+			try(func(w *workload) { w.requests[i].at = w.requests[i].at.Truncate(time.Millisecond) })
+		}
+	}
+	return w
+}
+
+// TestTwins compares the engine with its slow twin on random workloads.
+func TestTwins(t *testing.T) {
+	workloads := uint64(10_000)
+	if testing.Short() {
+		workloads = 500
+	}
+	for seed := range workloads {
+		w := randomWorkload(seed)
+		if err := compareTwins(w, seed); err != nil {
+			w = shrinkWorkload(w, seed)
+			t.Fatalf("seed %d: %v\n%v", seed, compareTwins(w, seed), w)
+		}
+	}
+}
