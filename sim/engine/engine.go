@@ -80,7 +80,7 @@ type Engine struct {
 	needs            []int32 // decodes that take a block in steps of each residue
 	baseSum          int64   // of the bases of decodes: their contexts sum to baseSum + decodes*step
 	window           window
-	blocked          bool // the waiting head did not fit, and nothing has changed since
+	blocked          bool // the waiting head did not fit, and nothing that helps it has happened since
 	aborts           []*Request
 
 	// The steps in flight: steps of them from step pool.Step on, the first takes first, each further one slope
@@ -308,7 +308,7 @@ func (e *Engine) endPrefill(r *Request, now time.Duration) {
 		return
 	}
 	step := e.pool.Step
-	r.state = decoding
+	r.state, e.blocked = decoding, false // what it fills may be what a waiting one lacks
 	r.base = int64(r.target) - step
 	r.last = step + int64(r.Output-r.generated)
 	e.pool.StartDecode(&r.table, r.target)

@@ -123,7 +123,7 @@ func (e *Engine) admit(now time.Duration, batch *models.Batch, budget int) {
 			reserve = r.target
 		}
 		if !e.pool.Admit(&r.table, hits, hits*size+chunk, reserve, e.StateBlocks) {
-			e.blocked = true
+			e.blocked = hits == (r.target-1)/size || !e.pool.Filling(r.Path, hits)
 			return
 		}
 		e.waiting.remove(r)

@@ -16,6 +16,7 @@ package kvcache
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/agentsim/agentsim/trace"
 )
@@ -140,6 +141,17 @@ func (p *Pool) Lookup(path []trace.Span, limit int32) int32 {
 		found = min(found, s.To)
 	}
 	return min(found, limit)
+}
+
+// Filling tells whether a decoding request is on its way to fill block number at of the path.
+func (p *Pool) Filling(path []trace.Span, at int32) bool {
+	for i := range path {
+		if s := &path[i]; at < s.To {
+			n := p.nodes[s.Key]
+			return n != nil && slices.ContainsFunc(n.writers, func(w *Table) bool { return w.hashed <= at })
+		}
+	}
+	return false
 }
 
 // DrainEvents returns the events since the last call. The slice is reused by the next step.
