@@ -150,7 +150,12 @@ type ConfigError struct {
 	What string
 }
 
-func (e *ConfigError) Error() string { return e.Key + ": " + e.What }
+func (e *ConfigError) Error() string {
+	if e.Key == "" { // What names it
+		return e.What
+	}
+	return e.Key + ": " + e.What
+}
 
 func bad(key, format string, args ...any) error {
 	return &ConfigError{key, fmt.Sprintf(format, args...)}
@@ -291,6 +296,9 @@ func (d Deployment) Resolve() (*Plan, error) {
 		return nil, err
 	}
 	p.Ranks = d.Workers * d.Parallelism.Data
+	if _, err := router.New(d.Router.Settings, p.Ranks, d.Engine.BlockSize, d.Seed); err != nil {
+		return nil, &ConfigError{"", err.Error()}
+	}
 	if err := p.resolveBlocks(); err != nil {
 		return nil, err
 	}

@@ -17,10 +17,11 @@ type event struct {
 	at   time.Duration
 	seq  uint64
 	kind eventKind
-	// call is the index of the call among the workload's, attempt how often it was sent before.
-	call    int32
-	attempt uint8
-	inst    *instance
+	// call is the index of the call among the workload's; attempt is how often it was sent before, record then its
+	// index among the requests.
+	call, record int32
+	attempt      uint8
+	inst         *instance
 }
 
 // agenda is a binary heap of events in order of time, kind and sequence.

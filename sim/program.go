@@ -20,8 +20,20 @@ type instance struct {
 	left    int // calls that have not ended
 	record  report.Program
 	lost    bool // a call was rejected or failed
-	// skip is the calls that a snapshot start leaves out, by index; nil for none.
+	begun   time.Duration
+	cut     bool // time was up before its last call
+	// skip is the calls that a snapshot start leaves out, by index, and warm the tokens that they computed for those
+	// that follow them; nil for none.
 	skip []bool
+	warm []int32
+}
+
+// history is the number of leading prompt tokens of a call that were computed before the run began.
+func (inst *instance) history(call int32, c *trace.Call) int32 {
+	if inst.warm != nil {
+		return max(c.Cut, inst.warm[call-inst.first])
+	}
+	return c.Cut
 }
 
 // progress is how far a call of an instance is.
@@ -168,7 +180,7 @@ func (a *arrivals) snapshot(inst *instance) {
 		}
 	}
 	at := a.w.Calls[inst.first+rng.Int32N(turns)].Offset
-	inst.skip = make([]bool, len(inst.calls))
+	inst.skip, inst.warm = make([]bool, len(inst.calls)), make([]int32, len(inst.calls))
 	for i := range inst.calls {
 		c := &a.w.Calls[inst.first+int32(i)]
 		inst.skip[i] = c.Offset != trace.NoTime && c.Offset < at

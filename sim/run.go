@@ -73,6 +73,7 @@ type run struct {
 	inFlight int
 	requests []report.Request
 	programs []report.Program
+	cut      []*instance // programs that time was up for
 	result   *Result
 	// stop is when no more calls are sent; 0 for never.
 	stop time.Duration
@@ -98,7 +99,11 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	}
 	r.requests = make([]report.Request, 0, len(w.Calls))
 	r.openDoors()
-	if err := r.loop(ctx); err != nil {
+	err = r.loop(ctx)
+	if err == nil && o.Check {
+		err = r.checkRequests()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("simulating deployment %q: %w", p.Name, err)
 	}
 	return r.finish(), nil
@@ -248,6 +253,7 @@ func (r *run) handle(e event) {
 // start begins the next program: its calls that wait for nothing arrive as recorded.
 func (r *run) start() {
 	inst := r.arrivals.begin()
+	inst.begun = r.now
 	if inst.skip != nil {
 		r.skipCalls(inst)
 	}
@@ -261,7 +267,7 @@ func (r *run) start() {
 		if c.Offset != trace.NoTime && inst.skip == nil {
 			at += r.arrivals.scale(c.Offset)
 		}
-		r.send(inst, call, max(at, inst.calls[i].ready), 0)
+		r.send(inst, call, max(at, inst.calls[i].ready))
 	}
 	if inst.left == 0 {
 		r.programEnded(inst, r.now)
@@ -275,17 +281,21 @@ func (r *run) skipCalls(inst *instance) {
 			continue
 		}
 		inst.left--
-		for _, edge := range r.w.Successors(&r.w.Calls[inst.first+int32(i)]) {
+		c := &r.w.Calls[inst.first+int32(i)]
+		for _, edge := range r.w.Successors(c) {
 			inst.calls[edge.To-inst.first].waits--
+			if to := &r.w.Calls[edge.To]; to.Session == c.Session {
+				inst.warm[edge.To-inst.first] = min(c.Computed(), to.Input)
+			}
 		}
 	}
 }
 
 // send puts a call on its way to the router; the frontend's own work comes before.
-func (r *run) send(inst *instance, call int32, at time.Duration, attempt uint8) {
+func (r *run) send(inst *instance, call int32, at time.Duration) {
 	c := &r.w.Calls[call]
-	if r.arrivals.mode == "recorded" && c.Offset != trace.NoTime && attempt == 0 {
-		at = max(at, r.arrivals.scale(r.w.Programs[inst.program].Start+c.Offset))
+	if r.arrivals.mode == "recorded" && c.Offset != trace.NoTime {
+		at = max(at, inst.begun+r.arrivals.scale(c.Offset))
 	}
 	if r.stop > 0 && at >= r.stop {
 		r.uncalled(inst)
@@ -295,7 +305,7 @@ func (r *run) send(inst *instance, call int32, at time.Duration, attempt uint8) 
 		inst.record.First = at
 	}
 	for _, edge := range r.w.Successors(c) {
-		if edge.OnDispatch && attempt == 0 {
+		if edge.OnDispatch {
 			r.satisfy(inst, edge, at)
 		}
 	}
@@ -311,21 +321,34 @@ func (r *run) send(inst *instance, call int32, at time.Duration, attempt uint8) 
 		}
 		r.agenda.push(event{at: at + took, kind: evDone, call: call, inst: inst})
 	default:
-		r.agenda.push(event{at: at + r.plan.Cost.RequestDelay(int(c.Input)), kind: evRoute, call: call, inst: inst, attempt: attempt})
+		r.agenda.push(event{at: at + r.plan.Cost.RequestDelay(int(c.Input)), kind: evRoute, call: call, inst: inst})
 	}
+}
+
+// resend puts another attempt of a call on its way. It goes on with the record of the first.
+func (r *run) resend(l *live, attempt uint8) {
+	delay := r.plan.Cost.RequestDelay(int(r.w.Calls[l.call].Input))
+	r.agenda.push(event{at: r.now + delay, kind: evRoute, call: l.call, inst: l.inst, attempt: attempt, record: l.record})
 }
 
 // dispatch routes a call to a worker and enqueues it, or rejects it.
 func (r *run) dispatch(e event) {
 	c := &r.w.Calls[e.call]
+	sent := r.now - r.plan.Cost.RequestDelay(int(c.Input))
 	rec := report.Request{Turn: e.call, Program: c.Program, Copy: e.inst.copy, Session: c.Session, Worker: -1,
-		Retries: e.attempt, Arrival: r.now - r.plan.Cost.RequestDelay(int(c.Input)), Admitted: report.None,
+		Retries: e.attempt, Arrival: sent, Admitted: report.None,
 		FirstToken: report.None, End: report.None, Input: c.Input, Output: c.Output}
 	l := r.newLive()
-	l.inst, l.call, l.record = e.inst, e.call, int32(len(r.requests))
+	l.inst, l.call, l.record = e.inst, e.call, e.record
+	if e.attempt == 0 {
+		l.record = int32(len(r.requests))
+		r.requests = append(r.requests, rec)
+	} else { // the client has waited since its first attempt
+		rec.Arrival = r.requests[l.record].Arrival
+	}
+	defer func() { r.requests[l.record] = rec }()
 	if r.plan.MaxModelLen < int(c.Input)+int(c.Output) || !r.engines[0].Fits(c.Input, c.Output) {
 		rec.Status, rec.End = report.Rejected, r.now
-		r.requests = append(r.requests, rec)
 		r.freeLive(l)
 		e.inst.lost = true
 		r.callEnded(e.inst, e.call, r.now)
@@ -343,13 +366,12 @@ func (r *run) dispatch(e event) {
 	worker, overlap := rt.Pick(r.now, &l.route)
 	rt.Dispatched(&l.route, worker, overlap)
 	l.worker, rec.Worker = int32(worker), int32(worker)
-	if c.Cut > 0 && r.plan.Workload.WarmStart {
-		rec.Warm = r.engines[worker].Warm(&l.Request, c.Cut)
+	if history := e.inst.history(e.call, c); history > 0 && r.plan.Deployment.Workload.WarmStart {
+		rec.Warm = r.engines[worker].Warm(&l.Request, history)
 	}
-	r.requests = append(r.requests, rec)
 	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
-		r.timeouts.add(deadline{rec.Arrival + timeout, l.ID, l.seq})
+		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
 	}
 	r.engines[worker].Enqueue(r.now, &l.Request)
 	r.touch(worker, r.now)
@@ -433,9 +455,7 @@ func (r *run) giveUp() {
 	r.inFlight--
 	l.gone, l.seq = true, 0 // the slot is not reused: the engine may hold the request until its step ends
 	if int(rec.Retries) < r.plan.Client.Retries {
-		// The attempt's record stays as failed only if it is the last; the retry takes its place.
-		r.requests[l.record].Status = report.Failed
-		r.send(l.inst, l.call, r.now, rec.Retries+1)
+		r.resend(l, rec.Retries+1)
 		return
 	}
 	l.inst.lost = true
@@ -473,14 +493,17 @@ func (r *run) satisfy(inst *instance, edge trace.Edge, at time.Duration) {
 			inst.record.Tool += time.Duration(waited * float64(g.Tool) / float64(total))
 			inst.record.Human += time.Duration(waited * float64(g.Human) / float64(total))
 		}
-		r.send(inst, edge.To, p.ready, 0)
+		r.send(inst, edge.To, p.ready)
 	}
 }
 
 // uncalled counts a call that is not sent because time is up; nothing that waits for it is sent either.
 func (r *run) uncalled(inst *instance) {
 	r.result.Uncalled++
-	inst.lost = true
+	if !inst.cut {
+		inst.cut = true
+		r.cut = append(r.cut, inst)
+	}
 }
 
 // programEnded records a program and frees its slot.
@@ -495,6 +518,9 @@ func (r *run) programEnded(inst *instance, end time.Duration) {
 // finish gathers the result.
 func (r *run) finish() *Result {
 	res := r.result
+	for _, inst := range r.cut {
+		r.programs = append(r.programs, inst.record)
+	}
 	res.Requests, res.Programs, res.End = r.requests, r.programs, r.now
 	for _, e := range r.engines {
 		e.Close(r.now)
@@ -519,6 +545,21 @@ func (r *run) check() error {
 	}
 	if r.inFlight > running {
 		return fmt.Errorf("at %v: %w: %d requests are in flight but engines hold %d", r.now, errConservation, r.inFlight, running)
+	}
+	return nil
+}
+
+// checkRequests verifies that every request has ended, and that each prompt token of those that were not preempted
+// was found or computed once.
+func (r *run) checkRequests() error {
+	for i := range r.requests {
+		q := &r.requests[i]
+		if q.Status == report.Unfinished {
+			return fmt.Errorf("%w: request %d has not ended", errConservation, q.Turn)
+		}
+		if q.Status == report.Completed && q.Preemptions == 0 && q.Hit+q.Computed != q.Input {
+			return fmt.Errorf("%w: request %d found %d and computed %d of %d prompt tokens", errConservation, q.Turn, q.Hit, q.Computed, q.Input)
+		}
 	}
 	return nil
 }
