@@ -1,0 +1,420 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
+)
+
+const ms = time.Millisecond
+
+// node returns the path of a request that lies in one tree node.
+func node(id trace.NodeID, blocks int32) []trace.Span {
+	return []trace.Span{{Key: trace.MakeKey(id, 0), From: 0, To: blocks}}
+}
+
+// below returns a path that goes on in a child node.
+func below(path []trace.Span, id trace.NodeID, blocks int32) []trace.Span {
+	from := path[len(path)-1].To
+	return append(slices.Clone(path), trace.Span{Key: trace.MakeKey(id, 0), From: from, To: from + blocks})
+}
+
+// lines are a run's log as text: the time, the request, what happened, and for admissions the tokens found cached.
+func (r run) lines() []string {
+	var lines []string
+	cached := map[int32]int32{}
+	for _, h := range r.log {
+		line := fmt.Sprintf("%v r%d %s", h.at, h.id, h.what)
+		if sum := h.hit + h.readmitHit; sum > cached[h.id] {
+			line += fmt.Sprintf(", %d cached", sum-cached[h.id])
+			cached[h.id] = sum
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// playEngine runs a workload on a new engine and returns both.
+func playEngine(t *testing.T, w *workload, cost *models.StepCost) (run, *Engine) {
+	t.Helper()
+	pool, err := kvcache.New(w.kv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(w.Options, cost, pool, NewHistory(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := play(e, w, nil, func(time.Duration) error { return e.Check() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, e
+}
+
+// TestByHand follows small workloads through every step. A step takes 10 ms when it computes prompt tokens, and 5 ms
+// more when it generates any.
+func TestByHand(t *testing.T) {
+	wide := Options{MaxSeqs: 8, MaxBatchedTokens: 8192, ReserveFull: true}
+	roomy := kvcache.Options{BlockSize: 16, Blocks: 100, PrefixCaching: true}
+	chunked := Options{MaxSeqs: 8, MaxBatchedTokens: 100, ReserveFull: true}
+	tight := Options{MaxSeqs: 8, MaxBatchedTokens: 8, ReserveFull: true}
+	tightByChunk := Options{MaxSeqs: 8, MaxBatchedTokens: 8}
+	pair := []arrival{
+		{path: node(1, 3), input: 8, output: 5, cancel: Never},
+		{path: node(2, 4), input: 16, output: 1, cancel: Never},
+	}
+	for _, test := range []struct {
+		name     string
+		options  Options
+		kv       kvcache.Options
+		requests []arrival
+		want     []string
+	}{
+		{"a prefill joins a decode", wide, roomy, []arrival{
+			{at: 0, path: node(1, 6), input: 100, output: 3, cancel: Never},
+			{at: 4 * ms, path: node(2, 3), input: 50, output: 2, cancel: Never},
+		}, []string{
+			"0s r0 admitted",
+			"10ms r0 first token", // 0 + 10
+			"10ms r1 admitted",    // it waited for the step in flight
+			"25ms r1 first token", // 10 + 10 + 5: r0's second token is in this step
+			"30ms r0 finished",    // 25 + 5: the last tokens of both
+			"30ms r1 finished",
+		}},
+		{"a prompt in chunks", chunked, roomy, []arrival{
+			{path: node(1, 15), input: 250, output: 2, cancel: Never},
+			{path: node(2, 1), input: 30, output: 1, cancel: Never},
+		}, []string{
+			"0s r0 admitted",      // 100 of 250 tokens; the next step takes 100 more
+			"20ms r1 admitted",    // r0's last 50 leave 50 of the budget
+			"30ms r0 first token", // 3 steps of 10
+			"30ms r1 first token",
+			"30ms r1 finished",
+			"35ms r0 finished",
+		}},
+		{"arrivals at a step's end and just after", wide, roomy, []arrival{
+			{at: 0, path: node(1, 1), input: 16, output: 4, cancel: Never},
+			{at: 15 * ms, path: node(2, 1), input: 16, output: 1, cancel: Never},
+			{at: 15*ms + 1, path: node(3, 1), input: 16, output: 1, cancel: Never},
+		}, []string{
+			"0s r0 admitted",
+			"10ms r0 first token",
+			"15ms r1 admitted", // the step from 10 to 15 has ended: r1 is in the next
+			"30ms r1 first token",
+			"30ms r1 finished",
+			"30ms r2 admitted", // a nanosecond too late for the step that began at 15
+			"45ms r0 finished", // tokens at 10, 15, 30 and 45
+			"45ms r2 first token",
+			"45ms r2 finished",
+		}},
+		{"the last running one is preempted and recomputed", wide, kvcache.Options{BlockSize: 4, Blocks: 5, PrefixCaching: true}, []arrival{
+			{path: node(1, 3), input: 7, output: 6, cancel: Never},
+			{path: node(2, 3), input: 7, output: 6, cancel: Never},
+		}, []string{
+			"0s r0 admitted", // 2 blocks each
+			"0s r1 admitted",
+			"10ms r0 first token",
+			"10ms r1 first token",
+			"15ms r1 preempted", // both have 8 tokens and need a third block; r0 takes the last one, r1 is its own victim
+			// r1 has 9 tokens now, 7 of its prompt and 2 generated: 3 blocks, of which 2 are cached. 2 are free: it waits.
+			"35ms r0 finished",           // tokens at 10, 15, 20, 25, 30, 35
+			"35ms r1 admitted, 8 cached", // it computes one token to get its third
+			"45ms r1 first token",
+			"60ms r1 finished", // tokens 4 to 6 at 50, 55, 60
+		}},
+		{"a preempted prompt without cache", wide, kvcache.Options{BlockSize: 4, Blocks: 5}, []arrival{
+			{path: node(1, 3), input: 7, output: 6, cancel: Never},
+			{path: node(2, 3), input: 7, output: 6, cancel: Never},
+		}, []string{
+			"0s r0 admitted",
+			"0s r1 admitted",
+			"10ms r0 first token",
+			"10ms r1 first token",
+			"15ms r1 preempted",
+			"35ms r0 finished",
+			"35ms r1 admitted", // it computes 9 tokens
+			"45ms r1 first token",
+			"60ms r1 finished",
+		}},
+		{"the whole prompt must fit", tight, kvcache.Options{BlockSize: 4, Blocks: 6, PrefixCaching: true}, pair, []string{
+			"0s r0 admitted", // 8 tokens use up the budget
+			"10ms r0 first token",
+			// r0 takes a third block for its ninth token. r1 needs 4, and 3 are free.
+			"30ms r0 finished", // tokens at 10, 15, 20, 25, 30
+			"30ms r1 admitted",
+			"50ms r1 first token", // 16 tokens by 8
+			"50ms r1 finished",
+		}},
+		{"the first chunk must fit", tightByChunk, kvcache.Options{BlockSize: 4, Blocks: 6, PrefixCaching: true}, pair, []string{
+			"0s r0 admitted",
+			"10ms r0 first token",
+			"10ms r1 admitted",           // 8 - 1 tokens of the budget: 7, 2 blocks of 3
+			"25ms r1 preempted",          // the next 7 need 2 blocks more, and 1 is free
+			"30ms r1 admitted, 4 cached", // one of its blocks was full. 7 tokens more make 11: 3 blocks, and 3 are free
+			"45ms r1 preempted",          // the last 5 need a fourth
+			"50ms r0 finished",           // tokens at 10, 25, 30, 45, 50
+			"50ms r1 admitted, 8 cached", // two full blocks this time
+			"60ms r1 first token",
+			"60ms r1 finished",
+		}},
+		{"a cached prompt computes its last block again", wide, kvcache.Options{BlockSize: 4, Blocks: 3, PrefixCaching: true}, []arrival{
+			{at: 0, path: node(1, 2), input: 8, output: 1, cancel: Never},
+			{at: 20 * ms, path: node(1, 2), input: 8, output: 1, cancel: Never},
+			{at: 40 * ms, path: node(2, 1), input: 4, output: 1, cancel: Never},
+			{at: 60 * ms, path: below(node(1, 2), 3, 1), input: 9, output: 1, cancel: Never},
+		}, []string{
+			"0s r0 admitted",
+			"10ms r0 first token",
+			"10ms r0 finished",
+			"20ms r1 admitted, 4 cached", // 8 are, but its last token must be computed, and with it a block: the third
+			"30ms r1 first token",
+			"30ms r1 finished",
+			// Of the blocks, r0's second was freed first, then r1's copy of it, then the first.
+			"40ms r2 admitted", // it takes r0's second block
+			"50ms r2 first token",
+			"50ms r2 finished",
+			"60ms r3 admitted, 8 cached", // the copy is there
+			"70ms r3 first token",
+			"70ms r3 finished",
+		}},
+		{"a client hangs up", wide, roomy, []arrival{
+			{at: 0, path: node(1, 2), input: 16, output: 10, cancel: 17 * ms},
+			{at: 0, path: node(2, 2), input: 16, output: 3, cancel: Never},
+			{at: 12 * ms, path: node(3, 1), input: 16, output: 1, cancel: 13 * ms},
+		}, []string{
+			"0s r0 admitted",
+			"0s r1 admitted",
+			"10ms r0 first token",
+			"10ms r1 first token",
+			// r2 leaves the queue before the step from 10 to 15 ends. r0 is in the step from 15 to 20 until that ends.
+			"20ms r1 finished",
+		}},
+		// A step that preempts admits nobody, but the one after it may.
+		{"back after a step", tightByChunk, kvcache.Options{BlockSize: 2, Blocks: 6, PrefixCaching: true}, []arrival{
+			{at: 0, path: node(1, 6), input: 7, output: 6, cancel: Never},
+			{at: 10 * ms, path: node(1, 6), input: 6, output: 7, cancel: Never},
+		}, []string{
+			"0s r0 admitted",
+			"10ms r0 first token",
+			"10ms r1 admitted, 4 cached", // its third block is a copy of r0's: 5 of 6 are in use
+			"25ms r1 first token",
+			"25ms r1 preempted",          // r0 goes from 8 tokens to 9 and takes the sixth; r1 goes from 6 to 7
+			"30ms r1 admitted, 6 cached", // r0 has three of its four blocks, its copy has become free
+			"45ms r1 first token",        // its second, in truth
+			"45ms r1 preempted",          // r0 goes from 10 to 11
+			"55ms r0 finished",           // tokens at 10, 25, 30, 45, 50, 55
+			"55ms r1 admitted, 6 cached",
+			"65ms r1 first token",
+			"85ms r1 finished", // tokens 4 to 7 at 70, 75, 80, 85
+		}},
+		// What a waiting request lacks may be filled by a decode, without anything being freed.
+		{"fits once a decode has filled a block", Options{MaxSeqs: 8, MaxBatchedTokens: 8192, ReserveFull: true},
+			kvcache.Options{BlockSize: 4, Blocks: 3, PrefixCaching: true}, []arrival{
+				{at: 0, path: node(1, 2), input: 5, output: 5, cancel: Never},
+				{at: 10 * ms, path: below(node(1, 2), 2, 1), input: 9, output: 1, cancel: Never},
+			}, []string{
+				"0s r0 admitted", // 2 blocks
+				"10ms r0 first token",
+				// r1 needs 3 blocks. One is r0's first: it lacks 2, and 1 is free. At 20 r0 goes from 7 tokens to 8 and
+				// fills its second block.
+				"20ms r1 admitted, 8 cached",
+				"35ms r1 first token",
+				"35ms r1 finished",
+				"40ms r0 finished", // tokens at 10, 15, 20, 35; its ninth token takes r1's block
+			}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := &workload{Options: test.options, kv: test.kv, requests: test.requests}
+			got, _ := playEngine(t, w, models.FixedSteps(10*ms, 5*ms))
+			if lines := got.lines(); !slices.Equal(lines, test.want) {
+				t.Errorf("got\n%q\nwant\n%q", lines, test.want)
+			}
+		})
+	}
+}
+
+// TestRealCostByHand: a prompt of 2000 and 3 tokens with llama-3.1-8b in bf16 on an H100, profile h100-vllm. For the
+// parameters see TestDenseByHand of package models. In ns:
+//
+//	prefill  0.9 · 2·6,979,321,856·(2000 + 160) / (989.5e3·0.9)  = 30,470,611.842
+//	         1.05 · 4·32·32·128 · 2000²/2 / (0.6·989.5e3)        =  1,854,480.040
+//	         62,000·32 + 58,000                                  =  2,042,000
+//	         sum                                                   34,367,091.883
+//	decode   0.9 · 2·7,504,658,432 / 2.8e3                       =  4,824,423.278
+//	         62,000·32 + 58,000                                  =  2,042,000
+//	         per token of context 1.1 · 131,072 / 2.8e3          =         51.492571
+//	at 2001                                                         6,969,459.913
+//	at 2002                                                         6,969,511.406
+//
+// A step ends in whole ns, and what is beyond counts in the next: 34,367,091.883, 41,336,551.796, 48,306,063.202.
+func TestRealCostByHand(t *testing.T) {
+	model, err := models.Lookup("llama-3.1-8b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := models.LookupGPU("h100-sxm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost, err := (&models.Deployment{Model: model, GPU: gpu}).StepCost("h100-vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &workload{
+		Options:  Options{MaxSeqs: 8, MaxBatchedTokens: 8192, ReserveFull: true},
+		kv:       kvcache.Options{BlockSize: 16, Blocks: 1000, PrefixCaching: true},
+		requests: []arrival{{path: node(1, 125), input: 2000, output: 3, cancel: Never}},
+		looks:    []time.Duration{41_336_550, 41_336_551},
+	}
+	got, e := playEngine(t, w, cost)
+	want := []happening{
+		{at: 0, what: "admitted"},
+		{at: 34_367_091, what: "first token"},
+		{at: 41_336_550, what: "has tokens", hit: 2000},
+		{at: 41_336_551, what: "has tokens", hit: 2001},
+		{at: 48_306_063, what: "finished"},
+	}
+	if !slices.Equal(got.log, want) {
+		t.Errorf("got %v, want %v", got.log, want)
+	}
+	if s := e.Stats; s.Busy != 48_306_063 || s.Steps != 3 || s.PrefillTokens != 2000 || s.DecodeTokens != 2 || s.PeakUsed != 126 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+// TestRecomputedOnce: a request that is preempted while it computes lost tokens again must not count those that it
+// had not come to. Blocks of 1 token, 8 of them, no cache; steps of 4 tokens at most.
+func TestRecomputedOnce(t *testing.T) {
+	w := &workload{
+		Options: Options{MaxSeqs: 2, MaxBatchedTokens: 4},
+		kv:      kvcache.Options{BlockSize: 1, Blocks: 8},
+		requests: []arrival{
+			{path: node(1, 7), input: 1, output: 7, cancel: Never},
+			{path: node(2, 6), input: 3, output: 4, cancel: Never},
+		},
+	}
+	got, _ := playEngine(t, w, models.FixedSteps(10*ms, 5*ms))
+	want := []string{
+		"0s r0 admitted", // 1 + 3 tokens
+		"0s r1 admitted",
+		"10ms r0 first token", // then 2 + 4, 3 + 5
+		"10ms r1 first token",
+		"20ms r1 preempted", // r0 4: the 5 tokens of r1 are lost, its 3 generated ones become part of what it computes
+		"25ms r1 admitted",  // r0 5 + 3 tokens of the 6, all lost before
+		"40ms r1 preempted", // r0 6
+		"50ms r0 finished",  // r0 7; tokens at 10, 15, 20, 25, 40, 45, 50
+		"50ms r1 admitted",  // 4 of 6
+		"70ms r1 first token",
+		"70ms r1 finished",
+	}
+	if lines := got.lines(); !slices.Equal(lines, want) {
+		t.Errorf("got\n%q\nwant\n%q", lines, want)
+	}
+	r1 := got.requests[1]
+	if r1.Computed != 3+3+6 || r1.Recomputed != (Recomputed{Preemption: 3 + 5}) || r1.Readmit != 6+6 || r1.Preemptions != 2 {
+		t.Errorf("r1 computed %d tokens, %+v of them again, re-admitted %d", r1.Computed, r1.Recomputed, r1.Readmit)
+	}
+}
+
+// TestRecomputedByCause: requests one after the other on two workers that share a history. Blocks of 4 tokens, 3 on each
+// worker.
+func TestRecomputedByCause(t *testing.T) {
+	history := NewHistory(4)
+	var engines []*Engine
+	for worker := range 2 {
+		pool, err := kvcache.New(kvcache.Options{BlockSize: 4, Blocks: 3, PrefixCaching: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 100, Worker: worker}, models.FixedSteps(ms, ms), pool, history)
+		if err != nil {
+			t.Fatal(err)
+		}
+		engines = append(engines, e)
+	}
+	long, short := node(1, 3), node(2, 2)
+	now := time.Duration(0)
+	for i, step := range []struct {
+		worker   int
+		path     []trace.Span
+		input    int32
+		computed int32
+		want     Recomputed
+	}{
+		{0, long, 12, 12, Recomputed{}},
+		{0, short, 8, 8, Recomputed{}},                  // evicts the last 2 blocks of the long one
+		{0, long, 12, 8, Recomputed{Eviction: 8}},       // the first block is hit
+		{0, long, 12, 4, Recomputed{}},                  // all are cached; that the last is computed again is no loss
+		{1, long, 12, 12, Recomputed{Migration: 12}},    // worker 0 has computed it
+		{1, node(2, 1), 5, 5, Recomputed{Migration: 4}}, // the fifth token is in no full block
+		{1, node(3, 1), 4, 4, Recomputed{}},             // new to both; evicts the last block of the long one
+		{1, short, 8, 4, Recomputed{Migration: 4}},      // only worker 0 has computed its second block
+		{1, long, 12, 12, Recomputed{Eviction: 12}},
+	} {
+		r := &Request{ID: int32(i), Path: step.path, Input: step.input, Output: 1}
+		e := engines[step.worker]
+		e.Enqueue(now, r)
+		if _, err := e.Schedule(now); err != nil {
+			t.Fatal(err)
+		}
+		now = e.Next()
+		e.EndStep()
+		if r.Computed != step.computed || r.Recomputed != step.want {
+			t.Errorf("request %d computed %d tokens, of these again %+v; want %d, %+v", i, r.Computed, r.Recomputed, step.computed, step.want)
+		}
+	}
+}
+
+// TestLimits: what New refuses, and which requests fit.
+func TestLimits(t *testing.T) {
+	pool, err := kvcache.New(kvcache.Options{BlockSize: 4, Blocks: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{MaxSeqs: 0, MaxBatchedTokens: 1}, {MaxSeqs: 2, MaxBatchedTokens: 1}} {
+		if _, err := New(o, models.FixedSteps(ms, ms), pool, nil); err == nil {
+			t.Errorf("New accepts %+v", o)
+		}
+	}
+	e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 1, StateBlocks: 1}, models.FixedSteps(ms, ms), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		input, output int32
+		want          bool
+	}{
+		{8, 1, true},  // the last token's KV is never computed: 8 tokens, 2 blocks, and one for state
+		{8, 2, false}, // 9 tokens
+		{8, 0, true},
+		{9, 0, false},
+	} {
+		if got := e.Fits(test.input, test.output); got != test.want {
+			t.Errorf("%d + %d tokens fit: %v, want %v", test.input, test.output, got, test.want)
+		}
+	}
+}
+
+// TestStuck: a request that can never run is an error, not an idle engine.
+func TestStuck(t *testing.T) {
+	pool, err := kvcache.New(kvcache.Options{BlockSize: 4, Blocks: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 100, ReserveFull: true}, models.FixedSteps(ms, ms), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Enqueue(0, &Request{ID: 7, Path: node(1, 4), Input: 16, Output: 1})
+	if _, err := e.Schedule(0); !errors.Is(err, errStuck) || !strings.Contains(err.Error(), "request 7") {
+		t.Errorf("got error %v, want one that names request 7", err)
+	}
+}
