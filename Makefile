@@ -1,0 +1,51 @@
+# The two that need nothing but Go: make demo, make test.
+SHELL := /bin/bash
+export CGO_ENABLED ?= 0
+BIN := bin/agentsim
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+## help: list the targets
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## build: the static binary, bin/agentsim
+build:
+	go build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/agentsim
+
+## test: all tests; with the race detector where a C compiler is there
+test:
+	go vet ./...
+	go test ./...
+	@if command -v cc >/dev/null; then echo CGO_ENABLED=1 go test -race -short ./...; CGO_ENABLED=1 go test -race -short ./...; \
+	else echo "race detector SKIPPED: it needs a C compiler"; fi
+
+## lint: gofmt, vet and staticcheck
+lint:
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+## bench: Go benchmarks, and the speed of the main job (bench/run.sh prints the table)
+bench: build
+	go test -run '^$$' -bench . -benchmem ./...
+	bench/run.sh $(BIN)
+
+## fuzz: every fuzz target for FUZZTIME (default 20s)
+FUZZTIME ?= 20s
+fuzz:
+	@for dir in $$(grep -rl --include=*_test.go '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -h '^func Fuzz' $$dir/*_test.go | sed 's/func \(Fuzz[A-Za-z0-9]*\).*/\1/'); do \
+			echo "== $$dir $$target"; go test $$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done; \
+	done
+
+## demo: the main job on a built-in sample: which router serves 64 coding agents at a time best?
+demo: build
+	$(BIN) predict --profile mini-swe-agent --programs 192 --concurrency 64 --model llama-3.3-70b --tp 4 --workers 2 --router round-robin,sticky,kv
+
+## interop: compare with NVIDIA's aisimulate from PyPI; skipped with a reason where python3 or PyPI is missing
+interop:
+	interop/run.sh
+
+.PHONY: help build test lint bench fuzz demo interop
+.DEFAULT_GOAL := help
