@@ -75,7 +75,7 @@ func (d *Deployment) Capacity() (Capacity, error) {
 		float64(c.Memory.Weights)/gib, float64(c.Memory.Residual)/gib, float64(c.Memory.Budget)/gib, max(missing, 0.1))
 	tensor, smallestErr := d.SmallestTensor()
 	if smallestErr != nil {
-		return Capacity{}, fmt.Errorf("%w (no tensor parallelism up to %d fits: use smaller weights or a larger GPU)", err, maxSearchedTensor)
+		return Capacity{}, fmt.Errorf("%w (%w)", err, smallestErr)
 	}
 	return Capacity{}, fmt.Errorf("%w (parallelism.tensor %d fits)", err, tensor)
 }
@@ -140,18 +140,37 @@ func stageShare(bytes int64, layers, stages int) int64 {
 	return bytes/l*n + (bytes%l*n+l-1)/l
 }
 
-// maxSearchedTensor is the largest tensor parallelism that SmallestTensor tries.
-const maxSearchedTensor = 64
-
-// SmallestTensor is the smallest power of two up to 64 that, as tensor parallelism, leaves room in KV for 100,000
-// tokens or for two contexts of MaxModelLen, whichever is less. The other settings stay; expert parallelism, if there
-// is any, spans all ranks. When none does, the error says why the largest was refused.
+// SmallestTensor is the smallest power of two, up to the GPUs that one link domain joins, that leaves room in KV for
+// 100,000 tokens or for two contexts of MaxModelLen, whichever is less, as tensor parallelism. The other settings stay;
+// expert parallelism, if there is any, spans all ranks. When none does, the error says why the largest was refused, and
+// whether fp8 weights would fit.
 func (d *Deployment) SmallestTensor() (int, error) {
 	if d.Model == nil || d.GPU == nil {
 		return 0, errors.New("a deployment needs a model and a gpu")
 	}
+	alone := *d
+	alone.Parallelism.Tensor, alone.Parallelism.Expert = 1, 1
+	if err := alone.Validate(); err != nil {
+		return 0, err
+	}
+	tensor, last := d.smallestTensor()
+	if tensor > 0 {
+		return tensor, nil
+	}
+	err := fmt.Errorf("no tensor parallelism up to %d, the GPUs of one %s domain, fits %s in %s: %w",
+		d.GPU.Domain, d.GPU.Name, d.Model.Name, d.WithDefaults().Weights, last)
+	smaller := *d
+	smaller.Weights = FP8
+	if tensor, _ = smaller.smallestTensor(); tensor > 0 && d.WithDefaults().Weights != FP8 {
+		err = fmt.Errorf("%w; with dtype.weights fp8 tensor %d does", err, tensor)
+	}
+	return 0, err
+}
+
+// smallestTensor returns 0 and why the largest was refused when none fits.
+func (d *Deployment) smallestTensor() (int, error) {
 	var last error
-	for tensor := 1; tensor <= maxSearchedTensor; tensor *= 2 {
+	for tensor := 1; tensor <= d.GPU.Domain; tensor *= 2 {
 		try := d.WithDefaults()
 		try.Parallelism.Tensor = tensor
 		if try.Parallelism.Expert > 1 {
@@ -170,5 +189,5 @@ func (d *Deployment) SmallestTensor() (int, error) {
 		}
 		last = fmt.Errorf("tensor parallelism %d leaves room for %d tokens, want %d", tensor, c.Tokens, want)
 	}
-	return 0, fmt.Errorf("no tensor parallelism up to %d fits %s on %s: %w", maxSearchedTensor, d.Model.Name, d.GPU.Name, last)
+	return 0, last
 }

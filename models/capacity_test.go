@@ -126,7 +126,7 @@ func TestDoesNotFit(t *testing.T) {
 	}{
 		// 141.1e9 bytes = 131.4 GiB; 1.2 GiB + 8192 · (4 · 28672 + 8192) bytes = 2.1 GiB; 0.9 · 79.18 = 71.3 GiB.
 		{big, "llama-3.1-70b in bf16 does not fit on h100-sxm with tensor parallelism 1: 131.4 GiB of weights and 2.1 GiB of workspace exceed the 71.3 GiB budget per GPU; 62.3 GiB are missing (parallelism.tensor 4 fits)"},
-		{huge, "GiB are missing (parallelism.tensor 64 fits)"},
+		{huge, "GiB are missing (no tensor parallelism up to 8, the GPUs of one l40s domain, fits kimi-k2 in fp8: "},
 	} {
 		_, err := c.d.Capacity()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -156,10 +156,15 @@ func TestSmallestTensor(t *testing.T) {
 		}
 	}
 
+	glm := Deployment{Model: lookup(t, "glm-4.6"), GPU: gpu(t, "h100-sxm")}
+	if _, err := glm.SmallestTensor(); err == nil || !strings.HasSuffix(err.Error(), "; with dtype.weights fp8 tensor 8 does") {
+		t.Errorf("GLM-4.6 in bf16 on a node of H100s: %v", err)
+	}
+
 	tiny := *gpu(t, "l40s")
 	tiny.Name, tiny.MemoryGiB, tiny.VisibleGiB = "tiny", 2, 2
 	d := Deployment{Model: lookup(t, "llama-3.1-70b"), GPU: &tiny}
-	if _, err := d.SmallestTensor(); err == nil || !strings.Contains(err.Error(), "no tensor parallelism up to 64 fits llama-3.1-70b on tiny: ") {
+	if _, err := d.SmallestTensor(); err == nil || !strings.Contains(err.Error(), "no tensor parallelism up to 8, the GPUs of one tiny domain, fits llama-3.1-70b in bf16: ") {
 		t.Errorf("a GPU of 2 GiB: %v", err)
 	}
 }

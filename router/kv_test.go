@@ -177,23 +177,18 @@ type slowRouter struct {
 	active  [][]*Request
 }
 
-// block is one KV block. owner is set on blocks that a request shares with nobody.
+// block is one KV block.
 type block struct {
-	key   trace.Key
-	at    int32
-	owner *Request
+	key trace.Key
+	at  int32
 }
 
-// promptBlocks lists the prompt's blocks; those of a node that the prompt does not fill belong to q alone.
+// promptBlocks lists the prompt's blocks.
 func promptBlocks(q *Request) []block {
 	var blocks []block
 	for _, s := range q.Path {
 		for at := s.From; at < min(s.To, q.PromptBlocks); at++ {
-			b := block{key: s.Key, at: at}
-			if s.To > q.PromptBlocks {
-				b.owner = q
-			}
-			blocks = append(blocks, b)
+			blocks = append(blocks, block{s.Key, at})
 		}
 	}
 	return blocks
@@ -221,7 +216,7 @@ func (r *slowRouter) costs(now time.Duration, q *Request) (cost []float64, overl
 		hit := 0.0
 		if r.s.OverlapScoreCredit > 0 {
 			for _, b := range promptBlocks(q) {
-				if b.owner = nil; !r.cached[w][b] {
+				if !r.cached[w][b] {
 					break
 				}
 				hit++

@@ -104,11 +104,18 @@ func expand(arg string) ([]string, error) {
 	case strings.ContainsAny(arg, "*?["):
 		return glob(arg)
 	}
+	if info, err := os.Stat(filepath.Dir(arg)); err != nil || !info.IsDir() {
+		return nil, &InputError{File: arg, Err: errors.New("no such file or folder")}
+	}
 	stem := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(arg), ".gz"), ".jsonl")
-	return list(filepath.Dir(arg), func(name string) bool {
+	paths, err := list(filepath.Dir(arg), func(name string) bool {
 		s, _, ok := segmentName(name)
 		return ok && s == stem
 	}, "no such file or folder, and no segments "+stem+".<number>.jsonl.gz")
+	if input := (*InputError)(nil); errors.As(err, &input) {
+		input.File = arg
+	}
+	return paths, err
 }
 
 func glob(pattern string) ([]string, error) {

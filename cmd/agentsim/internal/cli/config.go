@@ -59,7 +59,7 @@ func refuseFractions(text []byte, where string) error {
 		return usagef("%s: %w", where, err)
 	}
 	whole := map[string]bool{}
-	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, t reflect.Type) {
+	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, t reflect.Type, _ []int) {
 		whole[path] = t.Kind() == reflect.Int || t.Kind() == reflect.Uint64
 	})
 	var walk func(path string, v any) error
@@ -119,24 +119,29 @@ func set(d *sim.Deployment, assignment string) error {
 // configKeys lists the paths of all keys of a deployment, in the order of the config.
 func configKeys() []string {
 	var keys []string
-	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, _ reflect.Type) { keys = append(keys, path) })
+	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, _ reflect.Type, _ []int) { keys = append(keys, path) })
 	return keys
 }
 
-// walkKeys calls each with the path and type of every key that holds a value.
-func walkKeys(t reflect.Type, prefix string, each func(path string, t reflect.Type)) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		switch {
-		case option == "inline":
-			walkKeys(f.Type, prefix, each)
-		case f.Type.Kind() == reflect.Struct:
-			walkKeys(f.Type, prefix+name+".", each)
-		default:
-			each(prefix+name, f.Type)
+// walkKeys calls each with the path, type and field index of every key that holds a value.
+func walkKeys(t reflect.Type, prefix string, each func(path string, t reflect.Type, index []int)) {
+	var walk func(t reflect.Type, prefix string, index []int)
+	walk = func(t reflect.Type, prefix string, index []int) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			at := append(slices.Clone(index), i)
+			name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			switch {
+			case option == "inline":
+				walk(f.Type, prefix, at)
+			case f.Type.Kind() == reflect.Struct:
+				walk(f.Type, prefix+name+".", at)
+			default:
+				each(prefix+name, f.Type, at)
+			}
 		}
 	}
+	walk(t, prefix, nil)
 }
 
 func lastParts(paths []string) []string {

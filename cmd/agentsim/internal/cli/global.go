@@ -9,10 +9,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
@@ -38,8 +39,12 @@ type Global struct {
 
 // FromProcess returns the Global of this process.
 func FromProcess() *Global {
-	return &Global{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Terminal: isatty.IsTerminal(os.Stderr.Fd()), Width: 100}
+	g := &Global{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Width: 100}
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 {
+		g.Width = width
+	}
+	return g
 }
 
 // exitError is an error with the exit code that it asks for.
@@ -95,9 +100,15 @@ func newRoot(g *Global) *cobra.Command {
 		Long: `agentsim reads what a fleet of LLM agents really did and tells what another deployment would have done with the
 same work: other GPUs, more workers, another router, a different KV cache. Its unit is the program: a root session
 with its tool calls and all its subagents.`,
+		Example: `  agentsim predict day1.jsonl.gz --model qwen3-14b --workers 4 --router round-robin,sticky,kv
+  agentsim predict --profile mini-swe-agent --programs 100 --concurrency 32 --model llama-3.3-70b
+  agentsim models show llama-3.3-70b --tp 4`,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cobra.EnableCommandSorting = false
+	root.SetVersionTemplate("agentsim {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v; see `%s --help`", err, cmd.CommandPath())
@@ -109,8 +120,16 @@ with its tool calls and all its subagents.`,
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
-	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g))
+	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g), newConfig(g))
 	return root
+}
+
+// version is the module version that the binary was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
 }
 
 func commandNames(root *cobra.Command) []string {

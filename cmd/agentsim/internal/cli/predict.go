@@ -46,8 +46,8 @@ type shortFlag struct {
 
 func predictFlags() []shortFlag {
 	return []shortFlag{
-		{name: "model", path: "model", list: true, usage: "model: a name of `agentsim models` or a Hugging Face config.json"},
-		{name: "gpu", path: "gpu", list: true, usage: "GPU: a name of `agentsim gpus` (default h100-sxm)"},
+		{name: "model", path: "model", list: true, usage: "a name of 'agentsim models', or a Hugging Face config.json"},
+		{name: "gpu", path: "gpu", list: true, usage: "a name of 'agentsim gpus' (default h100-sxm)"},
 		{name: "tp", path: "parallelism.tensor", list: true, usage: "tensor parallelism (default: the smallest that fits)"},
 		{name: "workers", path: "workers", list: true, usage: "number of workers"},
 		{name: "router", path: "router.policy", list: true, usage: "routing policy: round-robin, random, power-of-two, least-loaded, sticky, kv"},
@@ -80,16 +80,15 @@ a synthetic workload instead.
 A deployment is a YAML file (-c), the defaults, or flags over either. Every key can be an axis of a grid:
 
   agentsim predict day1.jsonl.gz --model qwen3-14b --workers 4 --router round-robin,kv
-  agentsim predict traces/ --model glm-4.6 --tp 8 --grid engine.kv_blocks=x0.5,x1,x2
+  agentsim predict traces/ --model minimax-m2.5 --grid engine.kv_blocks=x0.5,x1,x2
   agentsim predict run -c prod.yaml -c candidate.yaml --repeats 5 -o out --traces
 
 The first row is the baseline that the others are compared with. With only a trace and a model, the policies
-round-robin, sticky and kv are compared on two workers; what was assumed is printed.
+round-robin, sticky and kv are compared on two workers; what was assumed is printed. "agentsim config" lists every key
+of a deployment.
 
 Exit codes: 0 done; 1 a run failed; 2 wrong usage, config or input; 3 done, but the result should not be trusted, and
-why; 130 interrupted.
-
-Config keys (--set, --grid): ` + strings.Join(configKeys(), ", ") + `.`,
+why; 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), g, cmd, args) },
 	}
 	f := cmd.Flags()
@@ -152,6 +151,9 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 		fmt.Fprintln(g.Stderr, "assumed:", a)
 	}
 	if err := b.run(ctx, g); err != nil {
+		if ctx.Err() != nil {
+			return &exitError{exitInterrupted, errors.New("interrupted; nothing was written")}
+		}
 		return err
 	}
 	return p.finish(g, out, b)
@@ -216,12 +218,9 @@ func (p *predict) axes() ([]axis, error) {
 		}
 		axes = append(axes, axis{s.path, s.values})
 		given[s.path] = true
-		switch s.name {
-		case "concurrency":
-			p.sets = append(p.sets, "load.mode=concurrency")
-		case "rate":
-			p.sets = append(p.sets, "load.mode=poisson")
-		}
+	}
+	if err := p.impliedMode(given); err != nil {
+		return nil, err
 	}
 	for _, g := range p.grids {
 		a, err := parseAxis(g)
@@ -236,14 +235,38 @@ func (p *predict) axes() ([]axis, error) {
 		given[path] = true
 	}
 	if len(p.configs) == 0 && !given["router.policy"] {
-		if !given["workers"] {
-			p.sets = append([]string{"workers=2"}, p.sets...)
-			p.assumed = append(p.assumed, "2 workers (--workers)")
-		}
 		axes = append(axes, axis{"router.policy", []string{"round-robin", "sticky", "kv"}})
-		p.assumed = append(p.assumed, "the policies round-robin, sticky and kv are compared (--router)")
+		p.assume("the policies round-robin, sticky and kv are compared (--router)")
+	}
+	for _, a := range axes {
+		if a.path == "router.policy" && len(a.values) > 1 && len(p.configs) == 0 && !given["workers"] {
+			p.sets = append([]string{"workers=2"}, p.sets...)
+			p.assume("2 workers (--workers)")
+		}
 	}
 	return axes, nil
+}
+
+// impliedMode sets the arrival mode that --concurrency or --rate stands for.
+func (p *predict) impliedMode(given map[string]bool) error {
+	mode := ""
+	for i := range p.short {
+		if p.short[i].name == "mode" {
+			mode = p.short[i].value
+		}
+	}
+	for _, f := range []struct{ flag, implied string }{{"concurrency", "concurrency"}, {"rate", "poisson"}} {
+		switch flag, implied := f.flag, f.implied; {
+		case !given["load."+flag]:
+		case given["load.concurrency"] && given["load.rate"]:
+			return usagef("--concurrency and --rate exclude each other: programs at a time, or programs per second")
+		case mode != "" && mode != implied:
+			return usagef("--%s goes with --mode %s, not with --mode %s", flag, implied, mode)
+		default:
+			p.sets = append(p.sets, "load.mode="+implied)
+		}
+	}
+	return nil
 }
 
 // newBatch settles what depends on the trace and resolves every deployment.
@@ -264,10 +287,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			seeded.Seed += uint64(r)
 			plan, err := seeded.Resolve()
 			if err != nil {
-				if d.Name != "" && len(deployments) > 1 {
-					return nil, usagef("deployment %q: %w", d.Name, err)
-				}
-				return nil, usagef("%w", err)
+				return nil, p.unresolved(deployments, d, err)
 			}
 			if tensor == 0 && r == 0 {
 				p.assume("tensor parallelism %d for %s on %s, the smallest that fits (--tp)", plan.Parallelism.Tensor, d.Model, d.GPU)
@@ -282,6 +302,14 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		}
 	}
 	return b, nil
+}
+
+// unresolved says which row an error is of, unless the first row has it already.
+func (p *predict) unresolved(all []sim.Deployment, d *sim.Deployment, err error) error {
+	if d == &all[0] && len(p.configs) < 2 {
+		return usagef("%w", err)
+	}
+	return usagef("deployment %q: %w", d.Name, err)
 }
 
 // assume notes an assumption once.
@@ -309,23 +337,35 @@ func (p *predict) assumeLoad(c *trace.Capture, d *sim.Deployment) {
 	if d.Load.Concurrency == 0 {
 		d.Load.Concurrency = max(1, min(8*d.Workers, len(c.Sessions)))
 	}
-	p.assume("the files have no common clock, so %d programs live at a time (--concurrency)", d.Load.Concurrency)
+	p.assume("the files have no common clock, so they run %d at a time (--concurrency)", d.Load.Concurrency)
 }
 
-// assumeModel takes the model that the trace names, if the catalogue knows it.
+// assumeModel takes the model that the trace names first, if the catalogue knows it: with its organisation, and with
+// a suffix that tells the number format of its weights.
 func (p *predict) assumeModel(c *trace.Capture, d *sim.Deployment) {
 	for _, s := range c.Sessions {
 		for _, t := range s.Turns {
-			if _, err := models.Lookup(t.Model); t.Model != "" && err == nil && !strings.ContainsAny(t.Model, `/\.`+"\x00") {
-				d.Model = t.Model
-				p.assume("model %s, as in the trace (--model)", t.Model)
+			if t.Model == "" {
+				continue
+			}
+			name := t.Model[strings.LastIndex(t.Model, "/")+1:]
+			if stem, ok := strings.CutSuffix(strings.ToLower(name), "-fp8"); ok && knownModel(stem) {
+				d.Model, d.DType.Weights = stem, "fp8"
+			} else if knownModel(name) {
+				d.Model = name
+			} else {
 				return
 			}
-			if t.Model != "" {
-				return
-			}
+			p.assume("model %s, as the trace names it (--model)", t.Model)
+			return
 		}
 	}
+}
+
+// knownModel tells whether the catalogue has a model. Names from a trace are never taken as paths.
+func knownModel(name string) bool {
+	_, err := models.Lookup(name)
+	return err == nil && !strings.ContainsAny(name, "/\\") && !strings.HasSuffix(name, ".json")
 }
 
 // finish prints and writes the results.

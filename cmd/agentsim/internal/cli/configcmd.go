@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/agentsim/agentsim/sim"
+)
+
+// keyHelp says what each config key means, in one line.
+var keyHelp = map[string]string{
+	"name":                                "label of the row",
+	"model":                               "a name of 'agentsim models', or the path of a Hugging Face config.json",
+	"gpu":                                 "a name of 'agentsim gpus'",
+	"workers":                             "engine replicas",
+	"parallelism.tensor":                  "GPUs that split each layer; 0 takes the smallest number that fits",
+	"parallelism.pipeline":                "stages that split the layers",
+	"parallelism.data":                    "attention data-parallel ranks of a worker, each with its own KV cache",
+	"parallelism.expert":                  "GPUs that hold different experts",
+	"dtype.weights":                       "bf16, fp16, fp8, mxfp4, nvfp4 or int4; empty is the model's own",
+	"dtype.kv":                            "bf16, fp16 or fp8; empty is bf16",
+	"engine.kind":                         "vllm",
+	"engine.version":                      "engine version, for rules that changed between versions",
+	"engine.block_size":                   "tokens per KV block",
+	"engine.max_num_seqs":                 "most requests that run at a time",
+	"engine.max_num_batched_tokens":       "most tokens of one step",
+	"engine.max_model_len":                "longest request in tokens; 0 is the model's own",
+	"engine.gpu_memory_utilization":       "share of GPU memory that the engine takes; 0 is the version's default",
+	"engine.prefix_caching":               "keep freed KV blocks for reuse",
+	"engine.scheduling":                   "fcfs",
+	"engine.admission":                    "full: a waiting request needs blocks for its whole prompt; chunk: for its first chunk",
+	"engine.kv_blocks":                    "KV blocks per rank: auto, a number, or a multiple of auto such as x0.5",
+	"router.policy":                       "round-robin, random, power-of-two, least-loaded, sticky or kv",
+	"router.overlap_score_credit":         "kv: prefill blocks forgiven for each prompt block that a worker holds; 0 keeps no index",
+	"router.overlap_score_credit_decay":   "kv: takes credit from workers with more prefill load than the least loaded",
+	"router.prefill_load_scale":           "kv: weight of blocks to prefill against blocks held",
+	"router.decode_active_request_weight": "kv: cost of each active request, in blocks",
+	"router.temperature":                  "kv: above 0 draws the worker from a softmax of the costs",
+	"router.assume_kv_reuse":              "kv: count a block once however many active requests have it",
+	"router.event_delay":                  "kv: from the end of an engine step until its KV events count",
+	"router.frontends":                    "independent routers; a session stays on one",
+	"load.mode":                           "recorded, closed, concurrency or poisson; empty chooses by the trace",
+	"load.concurrency":                    "root programs that live at a time",
+	"load.rate":                           "root programs per second",
+	"load.programs":                       "root programs to run, the trace's over and over; 0 runs each once",
+	"load.speed":                          "divides arrivals and gaps, not service",
+	"load.max_gap":                        "longest gap between turns, after speed; none",
+	"load.human_gap":                      "what people took: recorded, drop, or cap=60s",
+	"load.warmup":                         "time before the measured window",
+	"load.duration":                       "length of the measured window; 0s measures the whole run",
+	"load.start":                          "ramp: programs begin with their first turn; snapshot: at random turns",
+	"client.timeout":                      "when clients give up; 0s never",
+	"client.retries":                      "how often they try again",
+	"workload.outputs":                    "generated tokens that later prompts share: inferred, or the bounds none and all",
+	"workload.max_context":                "calls longer than the model takes: reject, truncate (keep the head) or split (new chain)",
+	"workload.warm_start":                 "history of sessions that began before the capture is resident where they first run",
+	"models":                              "calls to other models, by glob: serve, drop or fold (they take their recorded time)",
+	"cost.profile":                        "step cost: h100-vllm, h100-sglang, physical, fixed, or a profile file",
+	"cost.prefill":                        "profile fixed: time of a step with any prefill, added to cost.decode",
+	"cost.decode":                         "profile fixed: time of a step with any decode",
+	"slo.ttft":                            "bound of the time to first token for goodput; 0s is none",
+	"slo.itl":                             "bound of a request's mean time per output token; 0s is none",
+	"slo.program":                         "bound of a program's makespan; 0s is none",
+	"seed":                                "seed of everything random",
+}
+
+func newConfig(g *Global) *cobra.Command {
+	var asYAML bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "List the keys of a deployment, their defaults and meaning",
+		Long: `List the keys of a deployment with their defaults. They are set in a YAML file (predict -c FILE), by --set path=value, or
+tried in turn by --grid path=v1,v2. With --yaml the defaults are printed as a file to start from.`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return printConfig(g.Stdout, asYAML) },
+	}
+	cmd.Flags().BoolVar(&asYAML, "yaml", false, "print a config file with the defaults")
+	return cmd
+}
+
+func printConfig(w io.Writer, asYAML bool) error {
+	d := sim.Default()
+	text, err := yaml.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("encoding the defaults: %w", err)
+	}
+	if asYAML {
+		_, err = w.Write(text)
+		return err
+	}
+	return table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "key\tdefault\tmeaning")
+		walkValues(reflect.ValueOf(d), func(path string, v reflect.Value) {
+			def := fmt.Sprint(v.Interface())
+			if v.IsZero() && (v.Kind() == reflect.String || v.Kind() == reflect.Map) {
+				def = "-"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", path, def, keyHelp[path])
+		})
+	})
+}
+
+// walkValues calls each with the path and value of every key, in the order of walkKeys.
+func walkValues(v reflect.Value, each func(path string, v reflect.Value)) {
+	walkKeys(v.Type(), "", func(path string, _ reflect.Type, index []int) { each(path, v.FieldByIndex(index)) })
+}
