@@ -174,6 +174,8 @@ type Plan struct {
 	Outputs             trace.Outputs
 	// Ranks is Workers × Parallelism.Data: the number of KV caches.
 	Ranks int
+	// AutoBlocks tells that Blocks follows from the capacity, with its uncertainty.
+	AutoBlocks bool
 
 	maxGap, humanCap time.Duration // -1: none
 }
@@ -302,6 +304,7 @@ func (d Deployment) Resolve() (*Plan, error) {
 	if err := p.resolveBlocks(); err != nil {
 		return nil, err
 	}
+	p.settle()
 	return p, nil
 }
 
@@ -365,12 +368,21 @@ func (p *Plan) resolveHardware() error {
 	return nil
 }
 
+// settle writes what was looked up and computed into the config, so that it says what is simulated.
+func (p *Plan) settle() {
+	h := p.Hardware.WithDefaults()
+	p.DType = DType{string(h.Weights), string(h.KV)}
+	p.Engine.GPUMemoryUtilization = h.MemoryUtilization
+	p.Engine.MaxModelLen = p.MaxModelLen
+	p.Engine.KVBlocks = strconv.Itoa(p.Blocks + 1)
+}
+
 // resolveBlocks settles the KV blocks of a rank and the longest request.
 func (p *Plan) resolveBlocks() error {
 	auto := p.Capacity.Blocks
 	switch s := p.Engine.KVBlocks; {
 	case s == "auto" || s == "":
-		p.Blocks = auto
+		p.Blocks, p.AutoBlocks = auto, true
 	case strings.HasPrefix(s, "x"):
 		f, err := strconv.ParseFloat(s[1:], 64)
 		if err != nil || !(f > 0 && f <= 1000) {

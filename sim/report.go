@@ -126,6 +126,12 @@ func (r *Result) approximations() []string {
 	if r.Plan.StateBlocks > 0 {
 		a = append(a, fmt.Sprintf("window and recurrent layers are charged to the KV pool as %d blocks for each running request", r.Plan.StateBlocks))
 	}
+	if c := r.Plan.Capacity; r.Plan.AutoBlocks {
+		if off := float64(c.HighBlocks-c.LowBlocks) / 2 / float64(c.Blocks); off > 0.05 {
+			a = append(a, fmt.Sprintf("the KV capacity of %d tokens per worker is known to ±%.0f%%; see what that means with --grid engine.kv_blocks=x%.2f,x1,x%.2f",
+				c.Tokens, 100*off, 1-off, 1+off))
+		}
+	}
 	if o := r.Workload.OutputTokens; o.Inferred > 0 {
 		a = append(a, fmt.Sprintf("%.0f%% of generated tokens have an identity inferred from later prompts",
 			100*float64(o.Inferred)/float64(o.Known+o.Inferred+o.Unknown)))

@@ -82,11 +82,11 @@ func times(res *Result) [][3]time.Duration {
 
 // Two requests on one worker, worked out by hand:
 //
-//	  0 ms  A (8 tokens, 3 out) arrives and is alone: a prefill step of 10 ms
-//	  4 ms  B (6 tokens, 2 out) arrives and waits for the step
-//	 10 ms  A's first token. Step: A decodes, B prefills: 10 + 5 = 15 ms
-//	 25 ms  A's second token, B's first. Step: both decode: 5 ms
-//	 30 ms  A's third token and B's second: both end
+//	 0 ms  A (8 tokens, 3 out) arrives and is alone: a prefill step of 10 ms
+//	 4 ms  B (6 tokens, 2 out) arrives and waits for the step
+//	10 ms  A's first token. Step: A decodes, B prefills: 10 + 5 = 15 ms
+//	25 ms  A's second token, B's first. Step: both decode: 5 ms
+//	30 ms  A's third token and B's second: both end
 func TestTwoRequestsByHand(t *testing.T) {
 	w := compile(t,
 		session("a", 100, trace.Turn{Input: 8, Output: 3, Start: 0, End: 30 * ms}),

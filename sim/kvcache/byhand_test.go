@@ -128,6 +128,23 @@ func TestOlderCopyOfDecode(t *testing.T) {
 	}
 }
 
+// TestPendingCopy: a block does not leave the cache when its first copy is evicted after a decode has filled another,
+// though nobody has looked since.
+func TestPendingCopy(t *testing.T) {
+	p := newPool(t, 4, 4)
+	path := own(1, 2)
+	p.Release(admit(t, p, path, 8))
+	decode := admit(t, p, path, 7) // hits block 0
+	p.StartDecode(decode, 7)
+	p.Step++ // it fills its own block 1
+	p.DrainEvents()
+	p.Take(2) // the one that held nothing, and the first copy of block 1
+	if events := p.DrainEvents(); p.Evicted != 1 || len(events) > 0 {
+		t.Errorf("%d blocks were evicted with events %v, want 1 without any", p.Evicted, events)
+	}
+	wantHits(t, p, "with the decode's copy", path, 2)
+}
+
 // TestWithoutCaching: freed blocks hold nothing, and nothing can be made resident.
 func TestWithoutCaching(t *testing.T) {
 	p, err := New(Options{BlockSize: 4, Blocks: 3})

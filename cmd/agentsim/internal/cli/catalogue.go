@@ -114,8 +114,9 @@ func showModel(w io.Writer, p *sim.Plan) error {
 			fmt.Fprintf(w, "KV per sequence\t%s per GPU\twindows and states that do not grow: %d blocks\n", bytesText(c.StateBytesPerSequence), c.BlocksPerSequence)
 		}
 		fmt.Fprintf(w, "KV room\t%s per GPU\tof %s at utilization %.2f\n", bytesText(c.Memory.KV), bytesText(c.Memory.Total), float64(c.Memory.Budget)/float64(c.Memory.Total))
-		fmt.Fprintf(w, "KV tokens\t%d\tin %d blocks of %d; between %d and %d tokens, as the other memory is known to 0.7 GiB\n",
-			c.Tokens, c.UsableBlocks, size, int64(c.LowBlocks)*size, int64(c.HighBlocks)*size)
+		known := float64(int64(c.HighBlocks-c.LowBlocks)*size*c.KVBytesPerToken) / 2 / (1 << 30)
+		fmt.Fprintf(w, "KV tokens\t%d\tin %d blocks of %d; between %d and %d tokens, as the other memory is known to %.1f GiB\n",
+			c.Tokens, c.UsableBlocks, size, int64(c.LowBlocks)*size, int64(c.HighBlocks)*size, known)
 		fmt.Fprintf(w, "longest request\t%d tokens\t\n", p.MaxModelLen)
 	})
 	if err != nil {
