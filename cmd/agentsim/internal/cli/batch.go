@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -114,10 +115,18 @@ func (b *batch) run(ctx context.Context, g *Global) error {
 	}
 	close(queue)
 	wait.Wait()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	return b.buildReports()
+}
+
+// finished counts the cells that were simulated to the end.
+func (b *batch) finished() int {
+	n := 0
+	for _, c := range b.cells {
+		if c.err == nil && c.run != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // compile builds each distinct workload once.
@@ -209,6 +218,9 @@ func (b *batch) buildReports() error {
 		}
 		if c.err != nil {
 			c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
+			if errors.Is(c.err, context.Canceled) {
+				c.run.Status = report.RunInterrupted
+			}
 			continue
 		}
 		var times []time.Duration
@@ -280,7 +292,7 @@ func (b *batch) evidence(recorded bool) report.Evidence {
 // failure returns an error when a run failed. The other rows stand.
 func (b *batch) failure() error {
 	for _, c := range b.cells {
-		if c.err != nil {
+		if c.err != nil && !errors.Is(c.err, context.Canceled) {
 			return c.err
 		}
 	}

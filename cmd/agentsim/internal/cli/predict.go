@@ -151,12 +151,18 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 		fmt.Fprintln(g.Stderr, "assumed:", a)
 	}
 	if err := b.run(ctx, g); err != nil {
-		if ctx.Err() != nil {
-			return &exitError{exitInterrupted, errors.New("interrupted; nothing was written")}
-		}
 		return err
 	}
-	return p.finish(g, out, b)
+	if ctx.Err() == nil {
+		return p.finish(g, out, b)
+	}
+	if b.finished() == 0 {
+		return &exitError{exitInterrupted, errors.New("interrupted; nothing was finished")}
+	}
+	if err := p.finish(g, out, b); err != nil && exitCode(err) == exitFailed {
+		return err
+	}
+	return &exitError{exitInterrupted, fmt.Errorf("interrupted; %d of %d simulations were finished", b.finished(), len(b.cells))}
 }
 
 // deployments builds the rows: each config file, or the defaults, with all flags and grid axes applied.
