@@ -2,13 +2,10 @@ package sim
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/router"
-	"github.com/agentsim/agentsim/trace"
 )
 
 // Deployment is the configuration of one simulated deployment, as it stands in a YAML file. Start from Default.
@@ -161,25 +158,6 @@ func bad(key, format string, args ...any) error {
 	return &ConfigError{key, fmt.Sprintf(format, args...)}
 }
 
-// Plan is a deployment with everything looked up, computed and checked.
-type Plan struct {
-	Deployment
-	Hardware models.Deployment
-	Capacity models.Capacity
-	Cost     *models.StepCost
-	// Blocks is the usable KV blocks of a rank, MaxModelLen the most tokens of a request, StateBlocks what each
-	// running request holds besides its tokens' blocks.
-	Blocks, MaxModelLen int
-	StateBlocks         int32
-	Outputs             trace.Outputs
-	// Ranks is Workers × Parallelism.Data: the number of KV caches.
-	Ranks int
-	// AutoBlocks tells that Blocks follows from the capacity, with its uncertainty.
-	AutoBlocks bool
-
-	maxGap, humanCap time.Duration // -1: none
-}
-
 // check verifies the ranges that need no look-up.
 func (d *Deployment) check() error {
 	type intRange struct {
@@ -270,156 +248,4 @@ func contains(list []string, s string) bool {
 		}
 	}
 	return false
-}
-
-// Resolve looks up, computes and checks everything that a run of the deployment needs. Errors are ConfigErrors or name
-// the model or GPU that does not fit.
-func (d Deployment) Resolve() (*Plan, error) {
-	if err := d.check(); err != nil {
-		return nil, err
-	}
-	p := &Plan{Deployment: d}
-	var err error
-	if p.Outputs, err = trace.ParseOutputs(d.Workload.Outputs); err != nil {
-		return nil, bad("workload.outputs", "%v", err)
-	}
-	if p.maxGap, err = parseCap(d.Load.MaxGap, "none", ""); err != nil {
-		return nil, bad("load.max_gap", "%v", err)
-	}
-	if p.maxGap >= 0 && d.Load.Mode == "recorded" {
-		return nil, bad("load.max_gap", "recorded arrivals keep their times; use load.mode closed to cap gaps")
-	}
-	if d.Load.HumanGap == "drop" {
-		p.humanCap = 0
-	} else if p.humanCap, err = parseCap(d.Load.HumanGap, "recorded", "cap="); err != nil {
-		return nil, bad("load.human_gap", "%v (or drop)", err)
-	}
-	if err := p.resolveHardware(); err != nil {
-		return nil, err
-	}
-	p.Ranks = d.Workers * d.Parallelism.Data
-	if _, err := router.New(d.Router.Settings, p.Ranks, d.Engine.BlockSize, d.Seed); err != nil {
-		return nil, &ConfigError{"", err.Error()}
-	}
-	if err := p.resolveBlocks(); err != nil {
-		return nil, err
-	}
-	p.settle()
-	return p, nil
-}
-
-// parseCap reads a duration, or -1 for the word that means none.
-func parseCap(s, none, prefix string) (time.Duration, error) {
-	if s == none || s == "" {
-		return -1, nil
-	}
-	rest, ok := strings.CutPrefix(s, prefix)
-	if cap, err := time.ParseDuration(rest); ok && err == nil && cap >= 0 {
-		return cap, nil
-	}
-	return 0, fmt.Errorf("%q is not %s or %sDURATION such as %s60s", s, none, prefix, prefix)
-}
-
-// resolveHardware looks up model and GPU and computes capacity and cost. "fixed" step times need no GPU data.
-func (p *Plan) resolveHardware() error {
-	if p.Model == "" {
-		return bad("model", "none given; name one of `agentsim models`, or a config.json")
-	}
-	model, err := models.Lookup(p.Model)
-	if err != nil {
-		return bad("model", "%v", err)
-	}
-	gpu, err := models.LookupGPU(p.GPU)
-	if err != nil {
-		return bad("gpu", "%v", err)
-	}
-	h := models.Deployment{
-		Model: model, GPU: gpu,
-		Parallelism: models.Parallelism{Tensor: p.Parallelism.Tensor, Pipeline: p.Parallelism.Pipeline,
-			Data: p.Parallelism.Data, Expert: p.Parallelism.Expert},
-		Weights: models.DType(p.DType.Weights), KV: models.DType(p.DType.KV),
-		BlockSize: p.Engine.BlockSize, MaxNumSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
-		MaxModelLen: p.Engine.MaxModelLen, MemoryUtilization: p.Engine.GPUMemoryUtilization, EngineVersion: p.Engine.Version,
-	}
-	if h.Parallelism.Tensor == 0 {
-		tensor, err := h.SmallestTensor()
-		if err != nil {
-			return bad("parallelism.tensor", "%v", err)
-		}
-		h.Parallelism.Tensor = tensor
-		p.Parallelism.Tensor = tensor
-	}
-	if err := h.Validate(); err != nil {
-		return bad("parallelism", "%v", err)
-	}
-	if p.Capacity, err = h.Capacity(); err != nil {
-		return bad("model", "%v", err)
-	}
-	if p.Deployment.Cost.Profile == "fixed" {
-		c := p.Deployment.Cost
-		if c.Prefill < 0 || c.Decode < 0 || c.Prefill+c.Decode <= 0 || c.Prefill > time.Hour || c.Decode > time.Hour {
-			return bad("cost.prefill", "profile fixed needs step times from 0 to 1h, not both 0")
-		}
-		p.Cost = models.FixedSteps(c.Prefill, c.Decode)
-	} else if p.Cost, err = h.StepCost(p.Deployment.Cost.Profile); err != nil {
-		return bad("cost.profile", "%v", err)
-	}
-	p.Hardware = h
-	return nil
-}
-
-// settle writes what was looked up and computed into the config, so that it says what is simulated.
-func (p *Plan) settle() {
-	h := p.Hardware.WithDefaults()
-	p.DType = DType{string(h.Weights), string(h.KV)}
-	p.Engine.GPUMemoryUtilization = h.MemoryUtilization
-	p.Engine.MaxModelLen = p.MaxModelLen
-	p.Engine.KVBlocks = strconv.Itoa(p.Blocks + 1)
-}
-
-// resolveBlocks settles the KV blocks of a rank and the longest request.
-func (p *Plan) resolveBlocks() error {
-	auto := p.Capacity.Blocks
-	switch s := p.Engine.KVBlocks; {
-	case s == "auto" || s == "":
-		p.Blocks, p.AutoBlocks = auto, true
-	case strings.HasPrefix(s, "x"):
-		f, err := strconv.ParseFloat(s[1:], 64)
-		if err != nil || !(f > 0 && f <= 1000) {
-			return bad("engine.kv_blocks", "%q is not a multiple such as x0.5", s)
-		}
-		p.Blocks = int(float64(auto) * f)
-	default:
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 2 || n > 1<<30 {
-			return bad("engine.kv_blocks", "%q is not auto, a number of blocks from 2, or a multiple such as x0.5", s)
-		}
-		p.Blocks = n
-	}
-	p.Blocks-- // vLLM reserves block 0 as the null block
-	if p.Blocks < 1 {
-		return bad("engine.kv_blocks", "%d blocks leave none besides the engine's null block", p.Blocks+1)
-	}
-	p.MaxModelLen = p.Hardware.Model.MaxContext
-	if p.Engine.MaxModelLen > 0 {
-		p.MaxModelLen = p.Engine.MaxModelLen
-	}
-	if p.MaxModelLen == 0 {
-		p.MaxModelLen = 1 << 28
-	}
-	p.StateBlocks = int32(p.Capacity.BlocksPerSequence)
-	return nil
-}
-
-// atLeast tells whether the engine's version is at least 0.minor.
-func (e *Engine) atLeast(minor int) bool {
-	parts := strings.Split(e.Version, ".")
-	if major, err := strconv.Atoi(parts[0]); err != nil || major > 0 {
-		return err == nil
-	}
-	if len(parts) < 2 {
-		return false
-	}
-	n, err := strconv.Atoi(parts[1])
-	return err == nil && n >= minor
 }

@@ -1,0 +1,247 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// send puts a call on its way to the router; the frontend's own work comes before.
+func (r *run) send(inst *instance, call int32, at time.Duration) {
+	c := &r.w.Calls[call]
+	if r.arrivals.mode == "recorded" && c.Offset != trace.NoTime {
+		at = max(at, inst.begun+r.arrivals.scale(c.Offset))
+	}
+	if r.stop > 0 && at >= r.stop {
+		r.uncalled(inst)
+		return
+	}
+	if inst.record.First == report.None || at < inst.record.First {
+		inst.record.First = at
+	}
+	for _, edge := range r.w.Successors(c) {
+		if edge.OnDispatch {
+			r.satisfy(inst, edge, at)
+		}
+	}
+	switch r.arrivals.treatment(call) {
+	case drop:
+		r.result.Dropped++
+		r.agenda.push(event{at: at, kind: evDone, call: call, inst: inst})
+	case fold:
+		r.result.Dropped++
+		took := time.Duration(0)
+		if t := c.Turn; t.End != trace.NoTime && t.Start != trace.NoTime {
+			took = max(0, t.End-t.Start)
+		}
+		r.agenda.push(event{at: at + took, kind: evDone, call: call, inst: inst})
+	default:
+		r.agenda.push(event{at: at + r.plan.Cost.RequestDelay(int(c.Input)), kind: evRoute, call: call, inst: inst})
+	}
+}
+
+// resend puts another attempt of a call on its way. It goes on with the record of the first.
+func (r *run) resend(l *live, attempt uint8) {
+	delay := r.plan.Cost.RequestDelay(int(r.w.Calls[l.call].Input))
+	r.agenda.push(event{at: r.now + delay, kind: evRoute, call: l.call, inst: l.inst, attempt: attempt, record: l.record})
+}
+
+// dispatch routes a call to a worker and enqueues it, or rejects it.
+func (r *run) dispatch(e event) {
+	c := &r.w.Calls[e.call]
+	sent := r.now - r.plan.Cost.RequestDelay(int(c.Input))
+	rec := report.Request{Turn: e.call, Program: c.Program, Copy: e.inst.copy, Session: c.Session, Worker: -1,
+		Retries: e.attempt, Arrival: sent, Admitted: report.None,
+		FirstToken: report.None, End: report.None, Input: c.Input, Output: c.Output}
+	l := r.newLive()
+	l.inst, l.call, l.record = e.inst, e.call, e.record
+	if e.attempt == 0 {
+		l.record = int32(len(r.requests))
+		r.requests = append(r.requests, rec)
+	} else { // the client has waited since its first attempt
+		rec.Arrival = r.requests[l.record].Arrival
+	}
+	defer func() { r.requests[l.record] = rec }()
+	if r.rejects(c) {
+		rec.Status, rec.End = report.Rejected, r.now
+		r.freeLive(l)
+		e.inst.lost = true
+		r.callEnded(e.inst, e.call, r.now)
+		return
+	}
+	copy := e.inst.copy
+	if r.options.private {
+		copy = uint32(e.inst.program) + 1
+	}
+	l.Path = r.path(c, copy, l.Path[:0])
+	l.Input, l.Output = c.Input, c.Output
+	l.route = router.Request{Session: uint64(e.inst.copy)<<32 | uint64(c.Session), Input: c.Input,
+		PromptBlocks: c.Input / int32(r.plan.Engine.BlockSize), Path: l.Path}
+	rt := r.router(l.route.Session)
+	worker, overlap := rt.Pick(r.now, &l.route)
+	rt.Dispatched(&l.route, worker, overlap)
+	l.worker, rec.Worker = int32(worker), int32(worker)
+	if history := e.inst.history(e.call, c); history > 0 && r.plan.Deployment.Workload.WarmStart {
+		rec.Warm = r.engines[worker].Warm(&l.Request, history)
+	}
+	r.inFlight++
+	if timeout := r.plan.Client.Timeout; timeout > 0 {
+		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
+	}
+	r.engines[worker].Enqueue(r.now, &l.Request)
+	r.touch(worker, r.now)
+}
+
+// rejects tells whether a call can never be served, and counts why.
+func (r *run) rejects(c *trace.Call) bool {
+	switch {
+	case r.plan.MaxModelLen < int(c.Input)+int(c.Output):
+		r.result.TooLong.add(c)
+	case !r.engines[0].Fits(c.Input, c.Output):
+		r.result.TooLarge.add(c)
+	default:
+		return false
+	}
+	return true
+}
+
+// path returns the spans of a call. Without sharing every node is salted.
+func (r *run) path(c *trace.Call, copy uint32, buf []trace.Span) []trace.Span {
+	buf = r.w.Path(c.End, c.Computed(), r.plan.Engine.BlockSize, copy, buf)
+	if r.options.private {
+		for i := range buf {
+			buf[i].Key = trace.MakeKey(buf[i].Key.Node(), copy)
+		}
+	}
+	return buf
+}
+
+func (r *run) newLive() *live {
+	r.seq++
+	if n := len(r.idle); n > 0 {
+		l := r.lives[r.idle[n-1]]
+		r.idle = r.idle[:n-1]
+		*l = live{Request: engine.Request{ID: l.ID, Path: l.Path}, seq: r.seq}
+		return l
+	}
+	l := &live{Request: engine.Request{ID: int32(len(r.lives))}, seq: r.seq}
+	r.lives = append(r.lives, l)
+	return l
+}
+
+func (r *run) freeLive(l *live) {
+	l.seq = 0
+	r.idle = append(r.idle, l.ID)
+}
+
+// complete records a call whose last token the client sees at end.
+func (r *run) complete(l *live, end time.Duration) {
+	rec := &r.requests[l.record]
+	rec.Status, rec.End = report.Completed, end
+	r.copyCounts(l, rec)
+	r.router(l.route.Session).Done(&l.route)
+	r.inFlight--
+	inst, call := l.inst, l.call
+	inst.record.Model += end - rec.Arrival
+	inst.record.Queued += rec.Admitted - rec.Arrival
+	r.freeLive(l)
+	r.callEnded(inst, call, end)
+}
+
+func (r *run) copyCounts(l *live, rec *report.Request) {
+	rec.Hit, rec.Computed = l.Hit, l.Computed
+	rec.ReadmitHit, rec.Readmit, rec.Preemptions = l.ReadmitHit, l.Readmit, l.Preemptions
+	rec.RecomputedEviction, rec.RecomputedPreemption, rec.RecomputedMigration =
+		l.Recomputed.Eviction, l.Recomputed.Preemption, l.Recomputed.Migration
+}
+
+// dropStale removes deadlines of calls that have ended.
+func (r *run) dropStale() {
+	for !r.timeouts.empty() {
+		d := &r.timeouts.list[r.timeouts.head]
+		if r.lives[d.live].seq == d.seq {
+			return
+		}
+		r.timeouts.head++
+	}
+}
+
+// giveUp makes the client of the earliest deadline hang up, and try again when it has retries left.
+func (r *run) giveUp() {
+	d := r.timeouts.list[r.timeouts.head]
+	r.timeouts.head++
+	l := r.lives[d.live]
+	if l.seq != d.seq {
+		return
+	}
+	rec := &r.requests[l.record]
+	rec.Status, rec.End = report.Failed, r.now
+	r.copyCounts(l, rec)
+	r.router(l.route.Session).Done(&l.route)
+	r.engines[l.worker].Cancel(r.now, &l.Request)
+	r.touch(int(l.worker), r.now)
+	r.inFlight--
+	l.gone, l.seq = true, 0 // the slot is not reused: the engine may hold the request until its step ends
+	if int(rec.Retries) < r.plan.Client.Retries {
+		r.resend(l, rec.Retries+1)
+		return
+	}
+	l.inst.lost = true
+	r.callEnded(l.inst, l.call, r.now)
+}
+
+// callEnded lets go those that wait for the call, which ended at end, now or a little later.
+func (r *run) callEnded(inst *instance, call int32, end time.Duration) {
+	inst.record.Last = max(inst.record.Last, end)
+	if r.options.Progress != nil {
+		r.options.Progress.Add(1)
+	}
+	for _, edge := range r.w.Successors(&r.w.Calls[call]) {
+		if !edge.OnDispatch {
+			r.satisfy(inst, edge, end)
+		}
+	}
+	if inst.left--; inst.left == 0 {
+		r.programEnded(inst, end)
+	}
+}
+
+// satisfy counts one edge into a call, whose other end came at time at, and sends the call with the last one.
+func (r *run) satisfy(inst *instance, edge trace.Edge, at time.Duration) {
+	p := &inst.calls[edge.To-inst.first]
+	if inst.skip != nil && inst.skip[edge.To-inst.first] {
+		return
+	}
+	c := &r.w.Calls[edge.To]
+	p.ready = max(p.ready, at+r.arrivals.gap(c, edge.Delay))
+	if p.waits--; p.waits == 0 {
+		g := c.Turn.Gap
+		if total := g.Total(); total > 0 {
+			waited := float64(p.ready - at)
+			inst.record.Tool += time.Duration(waited * float64(g.Tool) / float64(total))
+			inst.record.Human += time.Duration(waited * float64(g.Human) / float64(total))
+		}
+		r.send(inst, edge.To, p.ready)
+	}
+}
+
+// uncalled counts a call that is not sent because time is up; nothing that waits for it is sent either.
+func (r *run) uncalled(inst *instance) {
+	r.result.Uncalled++
+	if !inst.cut {
+		inst.cut = true
+		r.cut = append(r.cut, inst)
+	}
+}
+
+// programEnded records a program and frees its slot.
+func (r *run) programEnded(inst *instance, end time.Duration) {
+	inst.record.Completed = !inst.lost
+	r.programs = append(r.programs, inst.record)
+	if r.arrivals.mode == "concurrency" {
+		r.agenda.push(event{at: end, kind: evSlot})
+	}
+}
