@@ -44,7 +44,7 @@ func expand(base sim.Deployment, axes []axis) ([]sim.Deployment, error) {
 				if err := set(&d, a.path+"="+v); err != nil {
 					return nil, err
 				}
-				if len(a.values) > 1 || len(axes) == 1 {
+				if len(a.values) > 1 {
 					d.Name = strings.TrimSpace(d.Name + " " + label(a.path, v))
 				}
 				next = append(next, d)

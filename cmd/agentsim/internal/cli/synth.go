@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,12 +33,12 @@ profile, parameters and seed give the same bytes; program i does not depend on h
 			if s.profile == "" {
 				return usagef("--profile is missing; known are %s", strings.Join(synth.Profiles(), ", "))
 			}
+			if !slices.Contains(synth.Profiles(), s.profile) {
+				return usagef("unknown profile %q%s; known are %s", s.profile, suggestion(s.profile, synth.Profiles()),
+					strings.Join(synth.Profiles(), ", "))
+			}
 			if out == "" {
-				text := synth.Describe(s.profile)
-				if text == "" {
-					return usagef("unknown profile %q%s", s.profile, suggestion(s.profile, synth.Profiles()))
-				}
-				_, err := fmt.Fprint(g.Stdout, text)
+				_, err := fmt.Fprint(g.Stdout, synth.Describe(s.profile))
 				return err
 			}
 			return writeSynth(cmd, g, s, out, force)
