@@ -65,6 +65,9 @@ func (in input) mooncake(format string) (*trace.Capture, error) {
 	}
 	if c.BlockSize > 0 {
 		warnPartialIDs(c)
+		if n := len(in.segments); n > 1 {
+			c.Read.Warn(fmt.Sprintf("the block ids of %d files are taken as one space, so that equal ids are equal prefixes; load unrelated files one at a time", n))
+		}
 	}
 	if zero := c.Rebase().Milliseconds(); zero > epochMs {
 		c.Epoch = zero
