@@ -127,7 +127,7 @@ func LookupGPU(name string) (*GPU, error) {
 }
 
 // LookupProfile finds a cost profile by its catalogue name, or reads the YAML file at a path, whose keys are those of
-// Profile. A name with a slash or ending in .yaml or .yml is a path. The result must not be changed.
+// Profile; factors that it leaves out are 1. A name with a slash or ending in .yaml or .yml is a path. The result must not be changed.
 func LookupProfile(nameOrPath string) (*Profile, error) {
 	list, err := profileCatalogue()
 	if err != nil {
@@ -144,7 +144,7 @@ func LookupProfile(nameOrPath string) (*Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a cost profile: %w", err)
 	}
-	p := &Profile{Name: nameOrPath}
+	p := &Profile{Name: nameOrPath, Linear: 1, PrefillAttention: 1, DecodeAttention: 1, Communication: 1}
 	if err := decodeStrict(data, p); err != nil {
 		return nil, fmt.Errorf("reading cost profile %s: %w", nameOrPath, err)
 	}

@@ -76,7 +76,7 @@ func TestProfileFile(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"name: mine\nlinear: 1\nlayer_us: 50\n", ""},
 		{"name: mine\nlinaer: 1\n", "linaer"},
-		{"name: mine\nlinear: -1\n", "cost profile mine: linear is -1, want 0 to 1000"},
+		{"name: mine\nlinear: -1\n", "cost profile mine: linear is -1, want 0.5 to 2"},
 		{"name: mine\nlinear: .nan\n", "linear is NaN"},
 		{strings.Repeat("[", 1<<13+1), "has more than 8192 bytes"},
 	} {

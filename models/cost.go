@@ -178,8 +178,8 @@ func (d *Deployment) costLinks(c *StepCost, profile *Profile) {
 	floor, perByte := d.GPU.allReduce(p.Tensor)
 	groupFloor, groupPerByte := d.GPU.allReduce(p.Tensor * p.Data)
 	groupPerByte *= float64(p.Data) // every rank's tokens
-	c.reduce = newFixed(profile.AllReduce * (float64(tensorReduces*floor) + float64(moe*groupFloor)))
-	c.reduceToken = newRate(profile.AllReduce * tokenBytes * (float64(tensorReduces*perByte) + float64(moe*groupPerByte)))
+	c.reduce = newFixed(profile.Communication * (float64(tensorReduces*floor) + float64(moe*groupFloor)))
+	c.reduceToken = newRate(profile.Communication * tokenBytes * (float64(tensorReduces*perByte) + float64(moe*groupPerByte)))
 
 	const hopNs = 10_000 // aiconfigurator's point-to-point latency
 	hops := float64(p.Pipeline - 1)
