@@ -1,0 +1,244 @@
+// Package accuracy tells how far predictions are from what real servers did: it reads published measurements of
+// serving engines, rebuilds each deployment and its load, runs the simulator on them and compares. It also fits the
+// host terms of a cost profile to such measurements, around the simulator.
+//
+// A Case is one measured server under one load. The readers (Serving, OpenLoop, Requests) make cases; Run predicts
+// them; Table sums up the errors; Fit searches for the profile with the smallest ones.
+package accuracy
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// Measure is a figure that is compared.
+type Measure int
+
+// The measures: latencies in ms, throughput in output tokens per second.
+const (
+	TTFT       Measure = iota // mean
+	TPOT                      // mean over requests of (last − first) / (output − 1)
+	E2E                       // mean
+	Throughput                // output tokens per second
+	TTFTP99
+	E2EP99
+	measures
+)
+
+// String is the measure's name in tables and profiles.
+func (m Measure) String() string {
+	return [...]string{"ttft", "tpot", "e2e", "throughput", "ttft_p99", "e2e_p99"}[m]
+}
+
+// Figures holds a value of each measure; 0 where it is not known.
+type Figures [measures]float64
+
+// Part is a stretch of a case for which figures were published: all of it, or one stage of its load.
+type Part struct {
+	Name string
+	// From and To delimit the arrivals of its requests; To 0 is no bound.
+	From, To time.Duration
+	Measured Figures
+}
+
+// Case is one measured server under one load.
+type Case struct {
+	// Source is the set that it comes from, Name tells it from the others of the set.
+	Source, Name string
+	Deployment   sim.Deployment
+	Parts        []Part
+	// Apart says why it stands outside the summary; "" when it does not.
+	Apart string
+	// Queued tells that requests waited long for room: concurrency is not the batch size there, and the figures
+	// hang on the KV capacity more than on the step cost.
+	Queued bool
+	// Cost, when set, is the step cost to take as given.
+	Cost *models.StepCost
+
+	capture func() (*trace.Capture, error)
+	once    sync.Once
+	work    *trace.Workload
+	plan    *sim.Plan
+	err     error
+}
+
+// Plan is the case's deployment with everything looked up.
+func (c *Case) Plan() (*sim.Plan, error) {
+	c.prepare()
+	return c.plan, c.err
+}
+
+// MoE tells whether the case's model has experts.
+func (c *Case) MoE() bool {
+	plan, err := c.Plan()
+	return err == nil && plan.Hardware.Model.MoE.Experts > 0
+}
+
+// prepare builds plan and workload once, however many profiles are tried.
+func (c *Case) prepare() {
+	c.once.Do(func() {
+		if c.plan, c.err = c.Deployment.Resolve(); c.err != nil {
+			c.err = fmt.Errorf("case %s of %s: %w", c.Name, c.Source, c.err)
+			return
+		}
+		capture, err := c.capture()
+		if err == nil {
+			err = capture.Link()
+		}
+		if err == nil {
+			c.work, err = capture.Compile(trace.OutputsNone)
+		}
+		if err != nil {
+			c.err = fmt.Errorf("building the load of case %s of %s: %w", c.Name, c.Source, err)
+		}
+	})
+}
+
+// Predict simulates the case and returns the figures of each part. A nil profile takes that of the deployment.
+func (c *Case) Predict(ctx context.Context, profile *models.Profile) ([]Figures, error) {
+	res, err := c.simulate(ctx, profile)
+	if err != nil {
+		return nil, err
+	}
+	figures := make([]Figures, len(c.Parts))
+	for i, p := range c.Parts {
+		figures[i] = p.sum(res.Requests)
+	}
+	return figures, nil
+}
+
+func (c *Case) simulate(ctx context.Context, profile *models.Profile) (*sim.Result, error) {
+	if c.prepare(); c.err != nil {
+		return nil, c.err
+	}
+	plan := *c.plan
+	if c.Cost != nil {
+		plan.Cost = c.Cost
+	} else if profile != nil {
+		cost, err := plan.Hardware.StepCostOf(profile)
+		if err != nil {
+			return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
+		}
+		plan.Cost = cost
+	}
+	res, err := sim.Run(ctx, c.work, &plan, sim.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
+	}
+	return res, nil
+}
+
+// sum computes the figures of the requests that arrived in the part and completed. Throughput is what a closed loop of
+// such requests makes, since the measured sets give no other: output tokens of a client / time of a request.
+func (p *Part) sum(requests []report.Request) Figures {
+	var ttft, e2e []float64
+	var tpot, tokens float64
+	decoded := 0
+	for i := range requests {
+		q := &requests[i]
+		if q.Status != report.Completed || q.FirstToken == report.None || q.Arrival < p.From || p.To > 0 && q.Arrival >= p.To {
+			continue
+		}
+		ttft = append(ttft, ms(q.FirstToken-q.Arrival))
+		e2e = append(e2e, ms(q.End-q.Arrival))
+		tokens += float64(q.Output)
+		if q.Output > 1 {
+			tpot += ms(q.End-q.FirstToken) / float64(q.Output-1)
+			decoded++
+		}
+	}
+	var f Figures
+	if len(ttft) == 0 {
+		return f
+	}
+	f[TTFT], f[E2E] = mean(ttft), mean(e2e)
+	if decoded > 0 {
+		f[TPOT] = tpot / float64(decoded)
+	}
+	f[Throughput] = closedLoop(tokens/float64(len(ttft)), f)
+	slices.Sort(ttft)
+	slices.Sort(e2e)
+	f[TTFTP99], f[E2EP99] = quantile(ttft, 0.99), quantile(e2e, 0.99)
+	return f
+}
+
+// closedLoop is the output tokens per second of one client that sends its next request when the last has ended.
+func closedLoop(output float64, f Figures) float64 {
+	return 1e3 * output / (f[TTFT] + (output-1)*f[TPOT])
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+// quantile interpolates in sorted values (numpy's default).
+func quantile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// Outcome is the prediction of one part of a case.
+type Outcome struct {
+	Case      *Case
+	Part      *Part
+	Predicted Figures
+}
+
+// Error is (predicted − measured) / measured; NaN when either is not known.
+func (o *Outcome) Error(m Measure) float64 {
+	if o.Part.Measured[m] <= 0 || o.Predicted[m] <= 0 {
+		return math.NaN()
+	}
+	return o.Predicted[m]/o.Part.Measured[m] - 1
+}
+
+// Run predicts all cases, several at a time. Outcomes are in the order of the cases. A nil profile takes that of each
+// deployment. It fails with the first case, in their order, that cannot be simulated.
+func Run(ctx context.Context, cases []*Case, profile *models.Profile) ([]Outcome, error) {
+	figures := make([][]Figures, len(cases))
+	errs := make([]error, len(cases))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(len(cases), runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := range next {
+				figures[i], errs[i] = cases[i].Predict(ctx, profile)
+			}
+		})
+	}
+	for i := range cases {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	var outcomes []Outcome
+	for i, c := range cases {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		for j := range c.Parts {
+			outcomes = append(outcomes, Outcome{c, &c.Parts[j], figures[i][j]})
+		}
+	}
+	return outcomes, nil
+}

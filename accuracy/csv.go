@@ -1,0 +1,81 @@
+package accuracy
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+)
+
+// maxRows bounds a file of measurements.
+const maxRows = 1 << 20
+
+// row is a line of a CSV file whose first line names the columns.
+type row struct {
+	file   string
+	line   int
+	column map[string]int
+	cells  []string
+}
+
+// readRows calls each for every line of a CSV file, which must have the columns. Errors name file and line.
+func readRows(path string, columns []string, each func(*row) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("reading measurements: %w", err)
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.ReuseRecord = true
+	head, err := r.Read()
+	if err != nil {
+		return fmt.Errorf("reading the header of %s: %w", path, err)
+	}
+	at := row{file: path, column: make(map[string]int, len(head))}
+	for i, name := range head {
+		at.column[name] = i
+	}
+	for _, name := range columns {
+		if _, ok := at.column[name]; !ok {
+			return fmt.Errorf("%s: no column %q", path, name)
+		}
+	}
+	for n := 0; ; n++ {
+		at.cells, err = r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if n == maxRows {
+			return fmt.Errorf("%s: more than %d rows", path, maxRows)
+		}
+		at.line, _ = r.FieldPos(0)
+		if err := each(&at); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, at.line, err)
+		}
+	}
+}
+
+func (r *row) text(column string) string { return r.cells[r.column[column]] }
+
+// number reads a cell that must hold a number from 0 to most.
+func (r *row) number(column string, most float64) (float64, error) {
+	v, err := strconv.ParseFloat(r.text(column), 64)
+	if err != nil || !(v >= 0 && v <= most) {
+		return 0, fmt.Errorf("%s is %q, want a number from 0 to %g", column, r.text(column), most)
+	}
+	return v, nil
+}
+
+// count reads a cell that must hold a whole number from least to most.
+func (r *row) count(column string, least, most int) (int, error) {
+	v, err := strconv.Atoi(r.text(column))
+	if err != nil || v < least || v > most {
+		return 0, fmt.Errorf("%s is %q, want a whole number from %d to %d", column, r.text(column), least, most)
+	}
+	return v, nil
+}
