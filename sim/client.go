@@ -78,6 +78,7 @@ func (r *run) dispatch(e event) {
 	}
 	l.Path = r.path(c, copy, l.Path[:0])
 	l.Input, l.Output = c.Input, c.Output
+	l.MaxOutput = int32(min(r.plan.Client.MaxTokens, r.plan.MaxModelLen-int(c.Input)))
 	l.route = router.Request{Session: uint64(e.inst.copy)<<32 | uint64(c.Session), Input: c.Input,
 		PromptBlocks: c.Input / int32(r.plan.Engine.BlockSize), Path: l.Path}
 	rt := r.router(l.route.Session)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -46,13 +47,20 @@ type DType struct {
 	KV      string `yaml:"kv"`
 }
 
-// Engine is the serving engine of a worker.
+// Engine is the serving engine of a worker. What is 0 or empty becomes the kind's own default.
 type Engine struct {
-	Kind                 string  `yaml:"kind"`
-	Version              string  `yaml:"version"`
-	BlockSize            int     `yaml:"block_size"`
-	MaxNumSeqs           int     `yaml:"max_num_seqs"`
-	MaxNumBatchedTokens  int     `yaml:"max_num_batched_tokens"`
+	// Kind is vllm, sglang or trtllm. The keys have vLLM's names; BlockSize is SGLang's page_size and TensorRT-LLM's
+	// tokens_per_block, MaxNumSeqs their max_running_requests and max_batch_size, MaxNumBatchedTokens their
+	// chunked_prefill_size and max_num_tokens.
+	Kind                string `yaml:"kind"`
+	Version             string `yaml:"version"`
+	BlockSize           int    `yaml:"block_size"`
+	MaxNumSeqs          int    `yaml:"max_num_seqs"`
+	MaxNumBatchedTokens int    `yaml:"max_num_batched_tokens"`
+	// MaxPrefillTokens and ScheduleConservativeness are SGLang's alone.
+	MaxPrefillTokens         int     `yaml:"max_prefill_tokens"`
+	ScheduleConservativeness float64 `yaml:"schedule_conservativeness"`
+
 	MaxModelLen          int     `yaml:"max_model_len"`
 	GPUMemoryUtilization float64 `yaml:"gpu_memory_utilization"`
 	PrefixCaching        bool    `yaml:"prefix_caching"`
@@ -93,10 +101,13 @@ type Load struct {
 	Start string `yaml:"start"`
 }
 
-// Client is when clients give up.
+// Client is how clients call, and when they give up.
 type Client struct {
 	Timeout time.Duration `yaml:"timeout"`
 	Retries int           `yaml:"retries"`
+	// MaxTokens is the output tokens that every call allows, for which SGLang and TensorRT-LLM reserve KV; 0 is just
+	// what the call generates.
+	MaxTokens int `yaml:"max_tokens"`
 }
 
 // Workload is how the trace is read.
@@ -128,16 +139,77 @@ func Default() Deployment {
 	return Deployment{
 		GPU: "h100-sxm", Workers: 1,
 		Parallelism: Parallelism{Tensor: 0, Pipeline: 1, Data: 1, Expert: 1},
-		Engine: Engine{Kind: "vllm", Version: "0.19", BlockSize: 16, MaxNumSeqs: 256, MaxNumBatchedTokens: 8192,
-			PrefixCaching: true, Scheduling: "fcfs", Admission: "full", KVBlocks: "auto"},
-		Router:   Router{Settings: router.Defaults("kv"), Frontends: 1},
-		Load:     Load{Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"},
-		Client:   Client{Timeout: 900 * time.Second},
-		Workload: Workload{Outputs: "inferred", MaxContext: "reject", WarmStart: true},
-		Cost:     Cost{Profile: "h100-vllm"},
-		SLO:      SLO{TTFT: 2 * time.Second, ITL: 50 * time.Millisecond},
-		Seed:     1,
+		Engine:      Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVBlocks: "auto"},
+		Router:      Router{Settings: router.Defaults("kv"), Frontends: 1},
+		Load:        Load{Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"},
+		Client:      Client{Timeout: 900 * time.Second},
+		Workload:    Workload{Outputs: "inferred", MaxContext: "reject", WarmStart: true},
+		SLO:         SLO{TTFT: 2 * time.Second, ITL: 50 * time.Millisecond},
+		Seed:        1,
 	}
+}
+
+// engineDefaults are the values of the keys of an engine that are not set, by kind.
+var engineDefaults = map[string]Engine{
+	"vllm": {Version: "0.19", BlockSize: 16, MaxNumSeqs: 256, MaxNumBatchedTokens: 8192, Admission: "full"},
+	// sglang/srt/server_args.py; max_running_requests is 2048 to 4096 there, with the KV capacity.
+	"sglang": {Version: "0.5", BlockSize: 1, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192, MaxPrefillTokens: 16384,
+		ScheduleConservativeness: 1},
+	// tensorrt_llm/llmapi/llm_args.py
+	"trtllm": {Version: "1.0", BlockSize: 32, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192},
+}
+
+// fillDefaults sets the keys that follow from engine.kind where they are not set.
+func (d *Deployment) fillDefaults() error {
+	e := &d.Engine
+	of, ok := engineDefaults[e.Kind]
+	if !ok {
+		return bad("engine.kind", "%q is unknown, want vllm, sglang or trtllm", e.Kind)
+	}
+	e.Version = cmp.Or(e.Version, of.Version)
+	e.BlockSize = cmp.Or(e.BlockSize, of.BlockSize)
+	e.MaxNumSeqs = cmp.Or(e.MaxNumSeqs, of.MaxNumSeqs)
+	e.MaxNumBatchedTokens = cmp.Or(e.MaxNumBatchedTokens, of.MaxNumBatchedTokens)
+	e.MaxPrefillTokens = cmp.Or(e.MaxPrefillTokens, of.MaxPrefillTokens)
+	e.ScheduleConservativeness = cmp.Or(e.ScheduleConservativeness, of.ScheduleConservativeness)
+	e.Admission = cmp.Or(e.Admission, of.Admission)
+	profile := "h100-vllm"
+	if e.Kind == "sglang" {
+		profile = "h100-sglang"
+	}
+	d.Cost.Profile = cmp.Or(d.Cost.Profile, profile)
+	return nil
+}
+
+// checkEngine verifies what a kind of engine has and can do.
+func (d *Deployment) checkEngine() error {
+	e := &d.Engine
+	switch sglang := e.Kind == "sglang"; {
+	case !sglang && e.MaxNumBatchedTokens < e.MaxNumSeqs:
+		return bad("engine.max_num_batched_tokens", "%d is below engine.max_num_seqs %d: a step must have a token for every sequence",
+			e.MaxNumBatchedTokens, e.MaxNumSeqs)
+	case sglang && e.MaxNumBatchedTokens/d.Parallelism.Data < e.BlockSize:
+		return bad("engine.max_num_batched_tokens", "%d (chunked_prefill_size) leaves a rank less than a page of %d tokens", e.MaxNumBatchedTokens, e.BlockSize)
+	case sglang && (e.MaxPrefillTokens < 1 || e.MaxPrefillTokens > 1<<20):
+		return bad("engine.max_prefill_tokens", "%d is out of range, want 1 to %d", e.MaxPrefillTokens, 1<<20)
+	case sglang && !(e.ScheduleConservativeness > 0 && e.ScheduleConservativeness <= 100):
+		return bad("engine.schedule_conservativeness", "%v is out of range, want above 0 and at most 100", e.ScheduleConservativeness)
+	case !sglang && e.MaxPrefillTokens != 0:
+		return bad("engine.max_prefill_tokens", "only engine.kind sglang has it")
+	case !sglang && e.ScheduleConservativeness != 0:
+		return bad("engine.schedule_conservativeness", "only engine.kind sglang has it")
+	case e.Kind != "vllm" && e.Admission != "":
+		return bad("engine.admission", "only engine.kind vllm has it")
+	case e.Kind == "vllm" && !contains([]string{"full", "chunk"}, e.Admission):
+		return bad("engine.admission", "%q is unknown, want full, chunk", e.Admission)
+	case e.Scheduling == "lpm" && !sglang:
+		return bad("engine.scheduling", "only engine.kind sglang has lpm")
+	case e.Scheduling != "fcfs" && e.Scheduling != "lpm":
+		return bad("engine.scheduling", "%q is not simulated; fcfs is, and lpm of sglang", e.Scheduling)
+	case !(e.GPUMemoryUtilization >= 0 && e.GPUMemoryUtilization <= 1):
+		return bad("engine.gpu_memory_utilization", "%v is out of range, want above 0 to 1, or 0 for the version's default", e.GPUMemoryUtilization)
+	}
+	return nil
 }
 
 // ConfigError is a value that a deployment cannot have.
@@ -178,14 +250,14 @@ func (d *Deployment) check() error {
 		{"load.concurrency", d.Load.Concurrency, 0, 1 << 24},
 		{"load.programs", d.Load.Programs, 0, 1 << 28},
 		{"client.retries", d.Client.Retries, 0, 100},
+		{"client.max_tokens", d.Client.MaxTokens, 0, 1 << 28},
 	} {
 		if r.v < r.lo || r.v > r.hi {
 			return bad(r.key, "%d is out of range, want %d to %d", r.v, r.lo, r.hi)
 		}
 	}
-	if d.Engine.MaxNumBatchedTokens < d.Engine.MaxNumSeqs {
-		return bad("engine.max_num_batched_tokens", "%d is below engine.max_num_seqs %d: a step must have a token for every sequence",
-			d.Engine.MaxNumBatchedTokens, d.Engine.MaxNumSeqs)
+	if err := d.checkEngine(); err != nil {
+		return err
 	}
 	return d.checkChoices()
 }
@@ -199,21 +271,10 @@ func (d *Deployment) checkChoices() error {
 		{"load.mode", d.Load.Mode, []string{"", "recorded", "closed", "concurrency", "poisson"}},
 		{"load.start", d.Load.Start, []string{"ramp", "snapshot"}},
 		{"workload.max_context", d.Workload.MaxContext, []string{"reject", "truncate", "split"}},
-		{"engine.admission", d.Engine.Admission, []string{"full", "chunk"}},
 	} {
 		if !contains(c.of, c.v) {
 			return bad(c.key, "%q is unknown, want %s", c.v, strings.TrimPrefix(strings.Join(c.of, ", "), ", "))
 		}
-	}
-	switch d.Engine.Kind {
-	case "vllm":
-	case "sglang", "trtllm":
-		return bad("engine.kind", "%s is not simulated yet; vllm is", d.Engine.Kind)
-	default:
-		return bad("engine.kind", "%q is unknown, want vllm", d.Engine.Kind)
-	}
-	if d.Engine.Scheduling != "fcfs" {
-		return bad("engine.scheduling", "%q is not simulated; fcfs is", d.Engine.Scheduling)
 	}
 	for glob, what := range d.Models {
 		if !contains([]string{"serve", "drop", "fold"}, what) {
@@ -235,8 +296,6 @@ func (d *Deployment) checkChoices() error {
 		return bad("client.timeout", "%v is negative; 0 never gives up", d.Client.Timeout)
 	case d.SLO.TTFT < 0 || d.SLO.ITL < 0 || d.SLO.Program < 0:
 		return bad("slo", "a bound is negative; 0 is none")
-	case !(d.Engine.GPUMemoryUtilization >= 0 && d.Engine.GPUMemoryUtilization <= 1):
-		return bad("engine.gpu_memory_utilization", "%v is out of range, want above 0 to 1, or 0 for the version's default", d.Engine.GPUMemoryUtilization)
 	}
 	return nil
 }

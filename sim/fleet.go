@@ -38,13 +38,7 @@ func newFleet(p *Plan, nodes int) (*fleet, error) {
 		f.events = f.events || r.WantsEvents()
 	}
 	for i := range p.Ranks {
-		pool, err := kvcache.New(kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks,
-			PrefixCaching: p.Engine.PrefixCaching, FreeTailFirst: p.Engine.atLeast(24), Events: f.events})
-		if err != nil {
-			return nil, err
-		}
-		e, err := engine.New(engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
-			ReserveFull: p.Engine.Admission == "full", StateBlocks: p.StateBlocks, Worker: i}, p.Cost, pool, f.history)
+		e, err := p.newEngine(i, f.events, f.history)
 		if err != nil {
 			return nil, err
 		}
@@ -52,6 +46,29 @@ func newFleet(p *Plan, nodes int) (*fleet, error) {
 	}
 	f.due = newTimetable(p.Ranks)
 	return f, nil
+}
+
+// newEngine builds the engine of a rank.
+func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engine.Engine, error) {
+	kv := kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks, PrefixCaching: p.Engine.PrefixCaching, Events: events}
+	o := engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
+		StateBlocks: p.StateBlocks, Worker: rank}
+	switch p.Engine.Kind {
+	case "vllm":
+		o.ReserveFull = p.Engine.Admission == "full"
+		kv.FreeTailFirst = p.Engine.atLeast(24)
+	case "trtllm":
+		o.Style = engine.TRTLLM
+	case "sglang":
+		o.Style = engine.SGLang
+		o.SGLang = engine.SGLangOptions{MaxPrefillTokens: p.Engine.MaxPrefillTokens,
+			Conservativeness: p.Engine.ScheduleConservativeness, LongestPrefix: p.Engine.Scheduling == "lpm"}
+		if ranks := p.Parallelism.Data; ranks > 1 { // attention data parallelism (server_args.py)
+			o.MaxBatchedTokens /= ranks
+			o.SGLang.Conservativeness *= 0.3
+		}
+	}
+	return engine.New(o, p.Cost, kv, history)
 }
 
 // router returns the frontend of a session.

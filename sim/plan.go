@@ -33,6 +33,9 @@ type Plan struct {
 // Resolve looks up, computes and checks everything that a run of the deployment needs. Errors are ConfigErrors or name
 // the model or GPU that does not fit.
 func (d Deployment) Resolve() (*Plan, error) {
+	if err := d.fillDefaults(); err != nil {
+		return nil, err
+	}
 	if err := d.check(); err != nil {
 		return nil, err
 	}
@@ -96,8 +99,11 @@ func (p *Plan) resolveHardware() error {
 		Parallelism: models.Parallelism{Tensor: p.Parallelism.Tensor, Pipeline: p.Parallelism.Pipeline,
 			Data: p.Parallelism.Data, Expert: p.Parallelism.Expert},
 		Weights: models.DType(p.DType.Weights), KV: models.DType(p.DType.KV),
-		BlockSize: p.Engine.BlockSize, MaxNumSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
-		MaxModelLen: p.Engine.MaxModelLen, MemoryUtilization: p.Engine.GPUMemoryUtilization, EngineVersion: p.Engine.Version,
+		BlockSize: p.Engine.BlockSize, MaxNumSeqs: min(p.Engine.MaxNumSeqs, p.Engine.MaxNumBatchedTokens), MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
+		MaxModelLen: p.Engine.MaxModelLen, MemoryUtilization: p.Engine.GPUMemoryUtilization,
+	}
+	if p.Engine.Kind == "vllm" {
+		h.EngineVersion = p.Engine.Version
 	}
 	if h.Parallelism.Tensor == 0 {
 		tensor, err := h.SmallestTensor()
@@ -132,7 +138,15 @@ func (p *Plan) settle() {
 	p.DType = DType{string(h.Weights), string(h.KV)}
 	p.Engine.GPUMemoryUtilization = h.MemoryUtilization
 	p.Engine.MaxModelLen = p.MaxModelLen
-	p.Engine.KVBlocks = strconv.Itoa(p.Blocks + 1)
+	p.Engine.KVBlocks = strconv.Itoa(p.Blocks + p.nullBlocks())
+}
+
+// nullBlocks is the number of KV blocks that the engine keeps for itself: vLLM reserves block 0, and counts it.
+func (p *Plan) nullBlocks() int {
+	if p.Engine.Kind == "vllm" {
+		return 1
+	}
+	return 0
 }
 
 // resolveBlocks settles the KV blocks of a rank and the longest request.
@@ -154,9 +168,9 @@ func (p *Plan) resolveBlocks() error {
 		}
 		p.Blocks = n
 	}
-	p.Blocks-- // vLLM reserves block 0 as the null block
+	p.Blocks -= p.nullBlocks()
 	if p.Blocks < 1 {
-		return bad("engine.kv_blocks", "%d blocks leave none besides the engine's null block", p.Blocks+1)
+		return bad("engine.kv_blocks", "%d blocks leave none besides the engine's own", p.Blocks+p.nullBlocks())
 	}
 	p.MaxModelLen = p.Hardware.Model.MaxContext
 	if p.Engine.MaxModelLen > 0 {

@@ -114,7 +114,7 @@ func (r *Result) warnings() []string {
 		w = append(w, fmt.Sprintf("%d calls are to models that this deployment does not serve (config key models)", r.Dropped))
 	}
 	if room := r.Plan.Blocks * r.Plan.Engine.BlockSize; room < r.Plan.MaxModelLen {
-		w = append(w, fmt.Sprintf("the KV cache holds %d tokens, fewer than the longest context of %d: vLLM starts only with a lower engine.max_model_len, and longer calls are rejected here",
+		w = append(w, fmt.Sprintf("the KV cache holds %d tokens, fewer than the longest context of %d: the engine starts only with a lower engine.max_model_len, and longer calls are rejected here",
 			room, r.Plan.MaxModelLen))
 	}
 	return w
@@ -123,6 +123,12 @@ func (r *Result) warnings() []string {
 // approximations say what the figures rest on.
 func (r *Result) approximations() []string {
 	a := r.Plan.Cost.Estimates()
+	switch r.Plan.Engine.Kind {
+	case "sglang":
+		a = append(a, "SGLang schedules a step while the one before runs; here it schedules after it, as with --disable-overlap-schedule")
+	case "trtllm":
+		a = append(a, "no steps of TensorRT-LLM were measured: its scheduling is simulated, with step times fitted to another engine")
+	}
 	if r.Plan.StateBlocks > 0 {
 		a = append(a, fmt.Sprintf("window and recurrent layers are charged to the KV pool as %d blocks for each running request", r.Plan.StateBlocks))
 	}

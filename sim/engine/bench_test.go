@@ -12,11 +12,7 @@ import (
 // decodes returns an engine on which a batch of requests has begun to decode, with room for 10,000 leaps, and the time.
 func decodes(b *testing.B, batch int) (*Engine, time.Duration) {
 	b.Helper()
-	pool, err := kvcache.New(kvcache.Options{BlockSize: 16, Blocks: 1 << 30, PrefixCaching: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	e, err := New(Options{MaxSeqs: batch, MaxBatchedTokens: 1 << 20}, costs[2], pool, nil)
+	e, err := New(Options{MaxSeqs: batch, MaxBatchedTokens: 1 << 20}, costs[2], kvcache.Options{BlockSize: 16, Blocks: 1 << 30, PrefixCaching: true}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -72,11 +68,7 @@ func BenchmarkLeap(b *testing.B) {
 // BenchmarkRequest is a whole request on an otherwise idle engine: 60 nodes of its prompt are cached, and it generates
 // 200 tokens in a node of its own.
 func BenchmarkRequest(b *testing.B) {
-	pool, err := kvcache.New(kvcache.Options{BlockSize: 16, Blocks: 10_000, PrefixCaching: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	e, err := New(Options{MaxSeqs: 256, MaxBatchedTokens: 8192, ReserveFull: true}, costs[2], pool, NewHistory(2000))
+	e, err := New(Options{MaxSeqs: 256, MaxBatchedTokens: 8192, ReserveFull: true}, costs[2], kvcache.Options{BlockSize: 16, Blocks: 10_000, PrefixCaching: true}, NewHistory(2000))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -42,11 +42,7 @@ func (r run) lines() []string {
 // playEngine runs a workload on a new engine and returns both.
 func playEngine(t *testing.T, w *workload, cost *models.StepCost) (run, *Engine) {
 	t.Helper()
-	pool, err := kvcache.New(w.kv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(w.Options, cost, pool, NewHistory(20))
+	e, err := New(w.Options, cost, w.kv, NewHistory(20))
 	if err != nil {
 		t.Fatal(err)
 	}

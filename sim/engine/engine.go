@@ -1,10 +1,8 @@
 // Package engine simulates the continuous batching of one worker: which requests each step computes, how long the
 // step takes, and what it does to the KV cache.
 //
-// The scheduler is that of vLLM V1, version 0.19 (vllm/v1/core/sched/scheduler.py): running requests first, in the
-// order of their admission; then waiting ones first come first served while tokens of the step's budget are left;
-// prompts in chunks; a running request that gets no block preempts the last running one, which loses its blocks and
-// goes to the front of the waiting ones.
+// Three styles differ in how they fill a step and when they cache blocks: vllm.go, sglang.go and trtllm.go say which
+// rules they follow. What a step takes, and how requests pass through it, they share.
 //
 // A step costs O(1), not O(batch). All decodes advance by one token, so the step of each request's last token is
 // known when its decode begins and waits in a heap; a request needs a block every BlockSize steps, so needs are
@@ -20,6 +18,7 @@ import (
 
 	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -29,11 +28,25 @@ const Never time.Duration = 1<<63 - 1
 // maxLeap bounds the steps of one leap, which keeps its duration far from overflow.
 const maxLeap = 4096
 
+// Style is whose rules an engine follows.
+type Style uint8
+
+// The styles. Each stands for the release that its file names.
+const (
+	VLLM Style = iota
+	SGLang
+	TRTLLM
+)
+
 // Options are an engine's limits.
 type Options struct {
+	Style Style
 	// MaxSeqs bounds the running requests, MaxBatchedTokens the tokens of a step. MaxBatchedTokens >= MaxSeqs, so
-	// that every decode gets its token in every step.
+	// that every decode gets its token in every step. SGLang's steps either prefill or decode; it bounds the tokens of
+	// the former (chunked_prefill_size), and they may be fewer than MaxSeqs.
 	MaxSeqs, MaxBatchedTokens int
+	// SGLang has settings for SGLang alone.
+	SGLang SGLangOptions
 	// ReserveFull admits a request only when its whole prompt fits the free blocks now; otherwise its first chunk
 	// is enough (vLLM: scheduler_reserve_full_isl).
 	ReserveFull bool
@@ -70,7 +83,9 @@ type Engine struct {
 	Stats Stats
 
 	cost    *models.StepCost
-	pool    *kvcache.Pool
+	kv      *kvcache.Ledger // of cache
+	cache   cache
+	style   scheduler
 	history *History
 
 	waiting, running list
@@ -80,13 +95,20 @@ type Engine struct {
 	needs            []int32 // decodes that take a block in steps of each residue
 	baseSum          int64   // of the bases of decodes: their contexts sum to baseSum + decodes*step
 	window           window
-	blocked          bool // the waiting head did not fit, and nothing that helps it has happened since
+	clip             window // of output tokens to come, for SGLang
+	ends             int64  // sum over decodes of the step in which they reach their longest output
+	left             int    // decodes that ended since SGLang last looked
 	aborts           []*Request
 
-	// The steps in flight: steps of them from step pool.Step on, the first takes first, each further one slope
+	// Of the decodes, those in joined began after the last step that generated, which ended at decoded.
+	decoded time.Duration
+	joined  []*Request
+
+	// The steps in flight: steps of them from step kv.Step on, with decodes that generate. The first takes first, each further one slope
 	// more. They begin at start plus frac/65536 ns.
 	busy        bool
 	steps       int64
+	decodes     int64
 	start       time.Duration
 	frac        models.Fixed
 	first       models.Fixed
@@ -108,19 +130,33 @@ type Stats struct {
 	UsedBlockSeconds, CachedBlockSeconds float64
 }
 
-// New returns an idle engine on an empty pool. It fails when the limits contradict each other.
-func New(o Options, cost *models.StepCost, pool *kvcache.Pool, history *History) (*Engine, error) {
-	if o.MaxSeqs < 1 || o.MaxBatchedTokens < o.MaxSeqs {
-		return nil, fmt.Errorf("engine: max_num_batched_tokens is %d and max_num_seqs %d: want batched tokens >= seqs >= 1",
-			o.MaxBatchedTokens, o.MaxSeqs)
+// cache is what the parts that all styles share need of a KV cache: kvcache.Pool and kvcache.Radix have it.
+type cache interface {
+	Take(blocks int)
+	StartDecode(t *kvcache.Table, tokens int32)
+	Finish(t *kvcache.Table, tokens int32)
+	Release(t *kvcache.Table)
+	Warm(path []trace.Span, blocks int32) int
+	Check() error
+}
+
+// New returns an idle engine with an empty KV cache. It fails when the limits contradict each other.
+func New(o Options, cost *models.StepCost, kv kvcache.Options, history *History) (*Engine, error) {
+	e := &Engine{Options: o, cost: cost, history: history}
+	if o.Style == SGLang {
+		if err := e.useSGLang(kv); err != nil {
+			return nil, err
+		}
+	} else if err := e.useVLLM(kv); err != nil {
+		return nil, err
 	}
-	e := &Engine{Options: o, cost: cost, pool: pool, history: history, needs: make([]int32, pool.BlockSize)}
+	e.needs = make([]int32, kv.BlockSize)
 	e.window.size = int64(cost.Window())
 	return e, nil
 }
 
-// Pool is the engine's KV cache.
-func (e *Engine) Pool() *kvcache.Pool { return e.pool }
+// Evicted is the number of cached blocks that were taken for other tokens.
+func (e *Engine) Evicted() int64 { return e.kv.Evicted }
 
 // Next is when the steps in flight end; Never when there are none.
 func (e *Engine) Next() time.Duration {
@@ -137,17 +173,16 @@ func (e *Engine) Waiting() int { return e.waiting.size }
 func (e *Engine) Running() int { return e.running.size }
 
 // Fits tells whether a request can ever run here.
-func (e *Engine) Fits(input, output int32) bool {
-	tokens := int(input) + max(int(output)-1, 0)
-	return (tokens+e.pool.BlockSize-1)/e.pool.BlockSize+int(e.StateBlocks) <= e.pool.Blocks
-}
+func (e *Engine) Fits(input, output int32) bool { return e.style.fits(input, output) }
 
 // Enqueue adds a request that Fits. It joins the step after the one in flight. The caller asks Next again.
 func (e *Engine) Enqueue(now time.Duration, r *Request) {
 	r.state, r.target, r.table.Path, r.table.Class = waiting, r.Input, r.Path, kvcache.Normal
-	admissible := e.waiting.size == 0 && e.running.size < e.MaxSeqs
+	if r.limit = r.Output; r.MaxOutput > r.limit && e.style.fits(r.Input, r.MaxOutput) {
+		r.limit = r.MaxOutput
+	}
 	e.waiting.pushBack(r)
-	if e.busy && admissible {
+	if e.busy && e.style.admits() {
 		e.truncate(now)
 	}
 }
@@ -157,7 +192,8 @@ func (e *Engine) Cancel(now time.Duration, r *Request) {
 	switch r.state {
 	case waiting:
 		e.waiting.remove(r)
-		r.state, e.blocked = idle, false
+		r.state = idle
+		e.style.freed()
 		if e.busy {
 			e.truncate(now)
 		}
@@ -174,10 +210,10 @@ func (e *Engine) Tokens(now time.Duration, r *Request) int32 {
 		return r.computed - r.chunk
 	case r.state != decoding:
 		return r.computed
-	case e.busy:
-		return int32(r.base + e.pool.Step - 1 + e.stepsDone(now))
+	case e.busy && e.decodes > 0:
+		return int32(r.base + e.kv.Step - 1 + e.stepsDone(now))
 	default:
-		return int32(r.base + e.pool.Step)
+		return int32(r.base + e.kv.Step)
 	}
 }
 
@@ -222,7 +258,7 @@ func (e *Engine) EndStep() []Outcome {
 	e.outcomes = e.outcomes[:0]
 	now := e.stepEnd(e.steps)
 	e.settle(now)
-	step := e.pool.Step
+	step := e.kv.Step
 	for len(e.finish) > 0 && e.finish[0].last == step {
 		r := heap.Pop(&e.finish).(*Request)
 		e.leaveDecode(r)
@@ -231,35 +267,38 @@ func (e *Engine) EndStep() []Outcome {
 	for _, r := range e.emit {
 		e.endPrefill(r, now)
 	}
+	if e.partial != nil {
+		e.style.computed(e.partial)
+	}
 	e.emit = e.emit[:0]
 	return e.outcomes
 }
 
 // settle accounts for the steps in flight: blocks, tokens, gaps and times.
 func (e *Engine) settle(now time.Duration) {
-	used := e.pool.Used()
+	used := e.kv.Used()
 	taken := 0
 	for i := int64(1); i < min(e.steps, int64(len(e.needs))); i++ {
-		taken += int(e.needs[(e.pool.Step+i)%int64(len(e.needs))])
+		taken += int(e.needs[(e.kv.Step+i)%int64(len(e.needs))])
 	}
 	if n := e.steps - 1; n >= int64(len(e.needs)) {
-		taken = int(n/int64(len(e.needs))) * len(e.finish)
+		taken = int(n / int64(len(e.needs)) * e.decodes)
 		for i := range n % int64(len(e.needs)) {
-			taken += int(e.needs[(e.pool.Step+1+i)%int64(len(e.needs))])
+			taken += int(e.needs[(e.kv.Step+1+i)%int64(len(e.needs))])
 		}
 	}
-	e.pool.Take(taken)
-	e.pool.Step += e.steps - 1
-	e.countGaps()
+	e.cache.Take(taken)
+	e.kv.Step += e.steps - 1
+	e.countGaps(now)
 	total := e.frac + e.span(e.steps)
 	e.frac = total % models.FixedPerNs
 	s := &e.Stats
 	s.Busy += now - e.start
 	s.Recompute += time.Duration(e.recomputing / models.FixedPerNs)
 	s.Steps += e.steps
-	s.DecodeTokens += e.steps * int64(len(e.finish))
-	s.PeakUsed = max(s.PeakUsed, e.pool.Used())
-	e.integrate(now, float64(used+e.pool.Used())/2)
+	s.DecodeTokens += e.steps * e.decodes
+	s.PeakUsed = max(s.PeakUsed, e.kv.Used())
+	e.integrate(now, float64(used+e.kv.Used())/2)
 	e.start, e.busy, e.recomputing = now, false, 0
 }
 
@@ -267,29 +306,55 @@ func (e *Engine) settle(now time.Duration) {
 func (e *Engine) integrate(now time.Duration, used float64) {
 	dt := (now - e.measured).Seconds()
 	e.Stats.UsedBlockSeconds += used * dt
-	e.Stats.CachedBlockSeconds += float64(e.pool.Cached()) * dt
+	e.Stats.CachedBlockSeconds += float64(e.kv.Cached()) * dt
 	e.measured = now
 }
 
 // Close extends the integrals of Stats to the end of the run.
-func (e *Engine) Close(now time.Duration) { e.integrate(now, float64(e.pool.Used())) }
+func (e *Engine) Close(now time.Duration) { e.integrate(now, float64(e.kv.Used())) }
 
-// countGaps adds the gaps between the tokens of the steps in flight. Step times within a leap differ little, so a
-// leap is cut where they differ by a thousandth.
-func (e *Engine) countGaps() {
-	if e.Gaps == nil || len(e.finish) == 0 {
+// countGaps adds the gaps between the tokens of the steps in flight, which end now. Step times within a leap differ
+// little, so a leap is cut where they differ by a thousandth.
+func (e *Engine) countGaps(now time.Duration) {
+	if e.decodes == 0 {
+		return
+	}
+	from := int64(0)
+	if e.decoded < e.start && e.Style == SGLang {
+		e.countWaits()
+		from = 1
+	}
+	e.decoded, e.joined = now, e.joined[:0]
+	if e.Gaps == nil {
 		return
 	}
 	delay := e.cost.TokenDelay()
-	for from := int64(0); from < e.steps; {
+	for from < e.steps {
 		n := e.steps - from
 		at := e.first + e.slope*models.Fixed(from)
 		if e.slope > 0 {
 			n = min(n, 1+int64(at/1000/e.slope))
 		}
 		mean := (e.span(from+n) - e.span(from)) / models.Fixed(n)
-		e.Gaps.Add(time.Duration(mean/models.FixedPerNs)+delay, n*int64(len(e.finish)))
+		e.Gaps.Add(time.Duration(mean/models.FixedPerNs)+delay, n*e.decodes)
 		from += n
+	}
+}
+
+// countWaits adds the gaps before the first tokens that decodes generate after steps of prefills alone.
+func (e *Engine) countWaits() {
+	if e.Gaps == nil {
+		return
+	}
+	end, old := e.stepEnd(1)+e.cost.TokenDelay(), e.decodes
+	for _, r := range e.joined {
+		if r.state == decoding {
+			e.Gaps.Add(end-r.lastToken, 1)
+			old--
+		}
+	}
+	if old > 0 {
+		e.Gaps.Add(end-e.decoded, old)
 	}
 }
 
@@ -301,21 +366,26 @@ func (e *Engine) endPrefill(r *Request, now time.Duration) {
 	if r.Preemptions > 0 && r.generated > 1 && e.Gaps != nil {
 		e.Gaps.Add(now-r.lastToken+e.cost.TokenDelay(), 1)
 	}
-	e.history.computed(e.Worker, r.Path, r.target/int32(e.pool.BlockSize))
+	r.lastToken = now
+	e.style.computed(r)
+	e.history.computed(e.Worker, r.Path, r.target/int32(e.kv.BlockSize))
 	e.outcomes = append(e.outcomes, Outcome{r, FirstToken})
 	if r.generated >= r.Output {
 		e.end(r)
 		return
 	}
-	step := e.pool.Step
-	r.state, e.blocked = decoding, false // what it fills may be what a waiting one lacks
+	step := e.kv.Step
+	r.state = decoding
 	r.base = int64(r.target) - step
 	r.last = step + int64(r.Output-r.generated)
-	e.pool.StartDecode(&r.table, r.target)
+	e.cache.StartDecode(&r.table, r.target)
 	heap.Push(&e.finish, r)
 	e.baseSum += r.base
 	e.needs[e.residue(r)]++
 	e.window.enter(r.base, step)
+	e.ends += r.last + int64(r.limit-r.Output)
+	e.clip.enter(r.clipBase(), step)
+	e.joined = append(e.joined, r)
 }
 
 // residue is the step number, modulo the block size, in which a decoding request needs a block: when the tokens
@@ -329,15 +399,20 @@ func (e *Engine) residue(r *Request) int64 {
 func (e *Engine) leaveDecode(r *Request) {
 	e.baseSum -= r.base
 	e.needs[e.residue(r)]--
-	e.window.leave(r.base, e.pool.Step)
+	e.window.leave(r.base, e.kv.Step)
+	e.ends -= r.last + int64(r.limit-r.Output)
+	e.clip.leave(r.clipBase(), e.kv.Step)
+	e.left++
 }
 
 // end finishes a request and frees its blocks.
 func (e *Engine) end(r *Request) {
 	e.running.remove(r)
-	e.pool.Release(&r.table)
-	r.state, e.blocked = idle, false
-	e.history.computed(e.Worker, r.Path, (r.Input+max(r.Output-1, 0))/int32(e.pool.BlockSize))
+	tokens := r.Input + max(r.Output-1, 0)
+	e.cache.Finish(&r.table, tokens)
+	r.state = idle
+	e.style.freed()
+	e.history.computed(e.Worker, r.Path, tokens/int32(e.kv.BlockSize))
 	e.outcomes = append(e.outcomes, Outcome{r, Finished})
 }
 
@@ -347,7 +422,7 @@ var errStuck = errors.New("requests wait for KV blocks that nothing running will
 // Check verifies the engine's invariants: each prefilling or decoding request holds exactly the blocks of its tokens,
 // no more than MaxSeqs run, and the aggregates equal sums over the batch.
 func (e *Engine) Check() error {
-	if err := e.pool.Check(); err != nil {
+	if err := e.cache.Check(); err != nil {
 		return err
 	}
 	if e.running.size > e.MaxSeqs {
@@ -359,15 +434,20 @@ func (e *Engine) Check() error {
 		if r.state == decoding {
 			decodes++
 			sum += r.base
-			tokens = int(r.base + e.pool.Step)
+			tokens = int(r.base + e.kv.Step)
 		}
-		want := (tokens+e.pool.BlockSize-1)/e.pool.BlockSize + int(e.StateBlocks)
-		if held := e.pool.Held(&r.table); held != want {
+		want := (tokens+e.kv.BlockSize-1)/e.kv.BlockSize + int(e.StateBlocks)
+		if held := e.kv.Held(&r.table); held != want {
 			return fmt.Errorf("engine: request %d holds %d blocks for %d tokens, want %d", r.ID, held, tokens, want)
 		}
 	}
 	if decodes != len(e.finish) || sum != e.baseSum {
 		return fmt.Errorf("engine: aggregates count %d decodes with base sum %d, the batch has %d with %d", len(e.finish), e.baseSum, decodes, sum)
 	}
-	return nil
+	return e.style.check()
+}
+
+func (e *Engine) blocksFor(tokens int32) int32 {
+	size := int32(e.kv.BlockSize)
+	return (tokens + size - 1) / size
 }

@@ -11,16 +11,12 @@ import (
 
 // TestLimits: what New refuses, and which requests fit.
 func TestLimits(t *testing.T) {
-	pool, err := kvcache.New(kvcache.Options{BlockSize: 4, Blocks: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, o := range []Options{{MaxSeqs: 0, MaxBatchedTokens: 1}, {MaxSeqs: 2, MaxBatchedTokens: 1}} {
-		if _, err := New(o, models.FixedSteps(ms, ms), pool, nil); err == nil {
+		if _, err := New(o, models.FixedSteps(ms, ms), kvcache.Options{BlockSize: 4, Blocks: 3}, nil); err == nil {
 			t.Errorf("New accepts %+v", o)
 		}
 	}
-	e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 1, StateBlocks: 1}, models.FixedSteps(ms, ms), pool, nil)
+	e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 1, StateBlocks: 1}, models.FixedSteps(ms, ms), kvcache.Options{BlockSize: 4, Blocks: 3}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +37,7 @@ func TestLimits(t *testing.T) {
 
 // TestStuck: a request that can never run is an error, not an idle engine.
 func TestStuck(t *testing.T) {
-	pool, err := kvcache.New(kvcache.Options{BlockSize: 4, Blocks: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 100, ReserveFull: true}, models.FixedSteps(ms, ms), pool, nil)
+	e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 100, ReserveFull: true}, models.FixedSteps(ms, ms), kvcache.Options{BlockSize: 4, Blocks: 3}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

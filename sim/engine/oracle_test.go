@@ -10,13 +10,10 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// oracle is the slow and obvious twin of Engine: it walks its batch in every step, on a pool of single blocks. It
-// follows vLLM 0.19: vllm/v1/core/sched/scheduler.py (schedule, update_from_output) and kv_cache_manager.py
-// (allocate_slots, free).
-type oracle struct {
+// walker is what the slow and obvious twins of Engine share: they walk their batch in every step.
+type walker struct {
 	Options
 	cost *models.StepCost
-	pool *blockPool
 	jobs map[*Request]*job
 	// running is in order of admission; scheduled are those of the step in flight, in the order of its scheduling.
 	waiting, running, scheduled []*job
@@ -31,7 +28,7 @@ type oracle struct {
 	gapSum     time.Duration
 }
 
-// job is a request in the oracle.
+// job is a request in a twin.
 type job struct {
 	*Request
 	blocks    blockTable
@@ -42,29 +39,39 @@ type job struct {
 	high      int32
 	last      time.Duration // of the latest token
 	done      bool
+	most      int32 // output tokens to reserve for
+
+	// Under SGLang: the node in which its tokens in the tree end, the blocks of these, and all that it has.
+	node   *treeNode
+	locked int
+	held   int
 }
 
 // tokens is vLLM's num_tokens: prompt and output so far.
 func (j *job) tokens() int32 { return j.Input + j.generated }
 
-func newOracle(o Options, cost *models.StepCost, kv kvcache.Options) *oracle {
-	return &oracle{Options: o, cost: cost, pool: newBlockPool(kv), jobs: map[*Request]*job{}}
+func newWalker(o Options, cost *models.StepCost) walker {
+	return walker{Options: o, cost: cost, jobs: map[*Request]*job{}}
 }
 
-func (o *oracle) Next() time.Duration {
+func (o *walker) Next() time.Duration {
 	if o.busy {
 		return o.end
 	}
 	return Never
 }
 
-func (o *oracle) Enqueue(now time.Duration, r *Request) {
-	j := &job{Request: r, blocks: blockTable{path: r.Path}}
+// enqueue adds a request. Its longest output is what its client asks for, where that fits.
+func (o *walker) enqueue(r *Request, fits func(input, output int32) bool) {
+	j := &job{Request: r, blocks: blockTable{path: r.Path}, most: r.Output}
+	if r.MaxOutput > r.Output && fits(r.Input, r.MaxOutput) {
+		j.most = r.MaxOutput
+	}
 	o.jobs[r] = j
 	o.waiting = append(o.waiting, j)
 }
 
-func (o *oracle) Cancel(now time.Duration, r *Request) {
+func (o *walker) Cancel(now time.Duration, r *Request) {
 	j := o.jobs[r]
 	if i := slices.Index(o.waiting, j); i >= 0 {
 		o.waiting = slices.Delete(o.waiting, i, i+1)
@@ -74,7 +81,7 @@ func (o *oracle) Cancel(now time.Duration, r *Request) {
 	}
 }
 
-func (o *oracle) Tokens(now time.Duration, r *Request) int32 {
+func (o *walker) Tokens(now time.Duration, r *Request) int32 {
 	j := o.jobs[r]
 	if o.busy {
 		return j.computed - j.chunk
@@ -82,92 +89,30 @@ func (o *oracle) Tokens(now time.Duration, r *Request) int32 {
 	return j.computed
 }
 
-func (o *oracle) truncate(now time.Duration) {}
+func (o *walker) truncate(now time.Duration) {}
 
-// Schedule is schedule of vLLM, repeated when all running requests were preempted: that step takes no time.
-func (o *oracle) Schedule(now time.Duration) ([]Outcome, error) {
-	for _, j := range o.aborts {
-		if !j.done {
-			o.running = slices.DeleteFunc(o.running, func(other *job) bool { return other == j })
-			o.pool.release(&j.blocks)
-			j.done = true
-		}
+// admitted notes the admission of a request.
+func (o *walker) admitted(j *job, now time.Duration) Outcome {
+	if j.Preemptions == 0 {
+		j.Admitted, j.Hit = now, j.computed
+	} else {
+		j.ReadmitHit += j.computed
+		j.Readmit += j.tokens()
 	}
-	o.aborts = nil
-	if o.end != now {
-		o.end, o.frac = now, 0
-	}
-	var outcomes []Outcome
-	preempted := true
-	for preempted && len(o.scheduled) == 0 {
-		var more []Outcome
-		more, preempted = o.scheduleStep(now)
-		outcomes = append(outcomes, more...)
-	}
-	if len(o.scheduled) == 0 {
-		if len(o.waiting) > 0 {
-			return outcomes, errStuck
-		}
-		return outcomes, nil
-	}
-	o.launch()
-	return outcomes, nil
+	return Outcome{j.Request, Admitted}
 }
 
-func (o *oracle) scheduleStep(now time.Duration) (outcomes []Outcome, preempted bool) {
-	budget := int32(o.MaxBatchedTokens)
-running:
-	for i := 0; i < len(o.running) && budget > 0; i++ {
-		j := o.running[i]
-		n := min(j.tokens()-j.computed, budget)
-		for !o.pool.grow(&j.blocks, j.computed+n) {
-			victim := o.running[len(o.running)-1]
-			o.running = o.running[:len(o.running)-1]
-			o.pool.release(&victim.blocks)
-			victim.high = max(victim.high, victim.computed)
-			victim.computed, victim.decoding = 0, false
-			victim.Preemptions++
-			o.waiting = slices.Insert(o.waiting, 0, victim)
-			o.stats.Preemptions++
-			outcomes = append(outcomes, Outcome{victim.Request, Preempted})
-			preempted = true
-			if victim == j {
-				break running
-			}
-		}
-		o.scheduleTokens(j, n)
-		budget -= n
-	}
-	for !preempted && budget > 0 && len(o.waiting) > 0 && len(o.running) < o.MaxSeqs {
-		j := o.waiting[0]
-		size := int32(o.pool.BlockSize)
-		hits := o.pool.lookup(j.Path, (j.tokens()-1)/size)
-		n := min(j.tokens()-hits*size, budget)
-		reserve := hits*size + n
-		if o.ReserveFull {
-			reserve = j.tokens()
-		}
-		if !o.pool.admit(&j.blocks, hits, hits*size+n, reserve, o.StateBlocks) {
-			break
-		}
-		o.waiting = o.waiting[1:]
-		o.running = append(o.running, j)
-		j.computed = hits * size
-		if j.Preemptions == 0 {
-			j.Admitted, j.Hit = now, j.computed
-		} else {
-			j.ReadmitHit += j.computed
-			j.Readmit += j.tokens()
-		}
-		outcomes = append(outcomes, Outcome{j.Request, Admitted})
-		o.scheduleTokens(j, n)
-		budget -= n
-	}
-	return outcomes, preempted
+// preempted makes a request forget what it has computed.
+func (o *walker) preempted(j *job) Outcome {
+	j.high = max(j.high, j.computed)
+	j.computed, j.decoding = 0, false
+	j.Preemptions++
+	o.stats.Preemptions++
+	return Outcome{j.Request, Preempted}
 }
 
 // scheduleTokens puts the next n tokens of a request into the step.
-func (o *oracle) scheduleTokens(j *job, n int32) {
+func (o *walker) scheduleTokens(j *job, n int32) {
 	if !j.decoding {
 		j.Computed += n
 		j.Recomputed.Preemption += max(0, min(j.computed+n, j.high)-j.computed)
@@ -180,8 +125,8 @@ func (o *oracle) scheduleTokens(j *job, n int32) {
 	o.scheduled = append(o.scheduled, j)
 }
 
-// launch starts the step: its time is a sum over the batch.
-func (o *oracle) launch() {
+// launch starts the step, with used blocks: its time is a sum over the batch.
+func (o *walker) launch(used int) {
 	var batch models.Batch
 	context, windowed := int64(0), int64(0)
 	for _, j := range o.scheduled {
@@ -202,11 +147,12 @@ func (o *oracle) launch() {
 	o.start, o.end = o.end, o.end+time.Duration(o.frac/models.FixedPerNs)
 	o.frac %= models.FixedPerNs
 	o.busy = true
-	o.stats.PeakUsed = max(o.stats.PeakUsed, o.pool.Blocks-len(o.pool.free))
+	o.stats.PeakUsed = max(o.stats.PeakUsed, used)
 }
 
-// EndStep is update_from_output of vLLM.
-func (o *oracle) EndStep() []Outcome {
+// endStep emits the tokens of the step. After each prefill, chunk or token of a request that goes on it calls goesOn, and
+// ends after its last token.
+func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
 	o.busy = false
 	o.stats.Steps++
 	o.stats.Busy += o.end - o.start
@@ -215,7 +161,8 @@ func (o *oracle) EndStep() []Outcome {
 	for _, j := range o.scheduled {
 		j.chunk = 0
 		if j.computed < j.tokens() {
-			continue // a chunk of its prompt
+			goesOn(j) // a chunk of its prompt
+			continue
 		}
 		if j.Output > 0 {
 			j.generated++
@@ -225,19 +172,148 @@ func (o *oracle) EndStep() []Outcome {
 			o.gapSum += o.end - j.last + o.cost.TokenDelay()
 		}
 		j.last = o.end
-		if !j.decoding {
-			j.decoding = true
+		first := !j.decoding
+		if first {
 			outcomes = append(outcomes, Outcome{j.Request, FirstToken})
 		}
-		if j.generated >= j.Output {
-			o.running = slices.DeleteFunc(o.running, func(other *job) bool { return other == j })
-			o.pool.release(&j.blocks)
+		if j.decoding = true; j.generated >= j.Output {
 			j.done = true
+			ends(j)
 			outcomes = append(outcomes, Outcome{j.Request, Finished})
+		} else if first {
+			goesOn(j)
 		}
 	}
 	o.scheduled = nil
 	return outcomes
+}
+
+// twin is a slow machine with a diary.
+type twin interface {
+	machine
+	diary() *walker
+	resident() map[slot]bool
+	evicted() int64
+}
+
+func (o *walker) diary() *walker { return o }
+
+func newTwin(w *workload) twin {
+	if w.Style == SGLang {
+		return newSGLangOracle(w.Options, costs[w.cost], w.kv)
+	}
+	return newOracle(w.Options, costs[w.cost], w.kv)
+}
+
+// oracle is the twin of the styles of vLLM and TensorRT-LLM, on a pool of single blocks. It follows vLLM 0.19:
+// vllm/v1/core/sched/scheduler.py (schedule, update_from_output) and kv_cache_manager.py (allocate_slots, free).
+type oracle struct {
+	walker
+	pool *blockPool
+}
+
+func newOracle(o Options, cost *models.StepCost, kv kvcache.Options) *oracle {
+	return &oracle{newWalker(o, cost), newBlockPool(kv)}
+}
+
+func (o *oracle) resident() map[slot]bool { return o.pool.resident() }
+func (o *oracle) evicted() int64          { return o.pool.evicted }
+
+func (o *oracle) Enqueue(now time.Duration, r *Request) {
+	o.enqueue(r, func(input, output int32) bool {
+		return o.pool.blocksFor(input+max(0, output-1))+int(o.StateBlocks) <= o.pool.Blocks
+	})
+}
+
+// Schedule is schedule of vLLM, repeated when all running requests were preempted: that step takes no time.
+func (o *oracle) Schedule(now time.Duration) ([]Outcome, error) {
+	for _, j := range o.aborts {
+		if !j.done {
+			o.leaves(j)
+			j.done = true
+		}
+	}
+	o.aborts = nil
+	if o.end != now {
+		o.end, o.frac = now, 0
+	}
+	var outcomes []Outcome
+	preempted := true
+	for preempted && len(o.scheduled) == 0 {
+		var more []Outcome
+		more, preempted = o.scheduleStep(now)
+		outcomes = append(outcomes, more...)
+	}
+	if len(o.scheduled) == 0 {
+		if len(o.waiting) > 0 {
+			return outcomes, errStuck
+		}
+		return outcomes, nil
+	}
+	o.launch(o.pool.Blocks - len(o.pool.free))
+	return outcomes, nil
+}
+
+// leaves takes a request out of the running ones.
+func (o *oracle) leaves(j *job) {
+	o.running = slices.DeleteFunc(o.running, func(other *job) bool { return other == j })
+	o.pool.release(&j.blocks)
+}
+
+// EndStep is update_from_output of vLLM.
+func (o *oracle) EndStep() []Outcome { return o.endStep(func(*job) {}, o.leaves) }
+
+// promised counts the blocks that running requests may still take.
+func (o *oracle) promised() int {
+	blocks := 0
+	for _, j := range o.running {
+		blocks += o.pool.blocksFor(j.Input+max(0, j.most-1)) - len(j.blocks.ids)
+	}
+	return blocks
+}
+
+func (o *oracle) scheduleStep(now time.Duration) (outcomes []Outcome, preempted bool) {
+	budget := int32(o.MaxBatchedTokens)
+running:
+	for i := 0; i < len(o.running) && budget > 0; i++ {
+		j := o.running[i]
+		n := min(j.tokens()-j.computed, budget)
+		for !o.pool.grow(&j.blocks, j.computed+n) {
+			victim := o.running[len(o.running)-1]
+			o.leaves(victim)
+			o.waiting = slices.Insert(o.waiting, 0, victim)
+			outcomes = append(outcomes, o.preempted(victim))
+			preempted = true
+			if victim == j {
+				break running
+			}
+		}
+		o.scheduleTokens(j, n)
+		budget -= n
+	}
+	for !preempted && budget > 0 && len(o.waiting) > 0 && len(o.running) < o.MaxSeqs {
+		j := o.waiting[0]
+		size := int32(o.pool.BlockSize)
+		hits := o.pool.lookup(j.Path, (j.tokens()-1)/size)
+		n := min(j.tokens()-hits*size, budget)
+		reserve := o.pool.blocksFor(hits*size + n)
+		if o.ReserveFull {
+			reserve = o.pool.blocksFor(j.tokens())
+		}
+		if o.Style == TRTLLM {
+			reserve = o.pool.blocksFor(j.Input+max(0, j.most-1)) + o.promised()
+		}
+		if !o.pool.admit(&j.blocks, hits, hits*size+n, reserve, o.StateBlocks) {
+			break
+		}
+		o.waiting = o.waiting[1:]
+		o.running = append(o.running, j)
+		j.computed = hits * size
+		outcomes = append(outcomes, o.admitted(j, now))
+		o.scheduleTokens(j, n)
+		budget -= n
+	}
+	return outcomes, preempted
 }
 
 // blockPool is a KV cache block by block: a free queue of block numbers, and for each slot the blocks that hold it,
@@ -290,14 +366,14 @@ func (p *blockPool) lookup(path []trace.Span, limit int32) int32 {
 	return limit
 }
 
-func (p *blockPool) admit(t *blockTable, hits, tokens, reserve, extra int32) bool {
+func (p *blockPool) admit(t *blockTable, hits, tokens int32, reserve int, extra int32) bool {
 	idle := 0
 	for i := range hits {
 		if p.refs[p.cached[slotAt(t.path, i)][0]] == 0 {
 			idle++
 		}
 	}
-	if p.blocksFor(reserve)-int(hits)+idle+int(extra) > len(p.free) {
+	if reserve-int(hits)+idle+int(extra) > len(p.free) {
 		return false
 	}
 	for i := range hits {

@@ -50,11 +50,7 @@ func TestRecomputedByCause(t *testing.T) {
 	history := NewHistory(4)
 	var engines []*Engine
 	for worker := range 2 {
-		pool, err := kvcache.New(kvcache.Options{BlockSize: 4, Blocks: 3, PrefixCaching: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 100, Worker: worker}, models.FixedSteps(ms, ms), pool, history)
+		e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 100, Worker: worker}, models.FixedSteps(ms, ms), kvcache.Options{BlockSize: 4, Blocks: 3, PrefixCaching: true}, history)
 		if err != nil {
 			t.Fatal(err)
 		}

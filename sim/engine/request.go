@@ -16,6 +16,9 @@ type Request struct {
 	Path []trace.Span
 	// Input and Output are token counts.
 	Input, Output int32
+	// MaxOutput is the most output tokens that the client allows (max_tokens): what SGLang and TensorRT-LLM reserve
+	// KV for. Less than Output, or more than fits beside the prompt, counts as Output.
+	MaxOutput int32
 
 	// Admitted is when the request was first scheduled.
 	Admitted time.Duration
@@ -31,6 +34,7 @@ type Request struct {
 	state state
 	// target is the number of tokens to prefill: the prompt, and after a preemption what had been generated.
 	target int32
+	limit  int32 // MaxOutput, within its bounds
 	// computed is the number of tokens in the KV cache while prefilling, chunk those of the step in flight included;
 	// high the most there ever were.
 	computed, chunk, high int32
@@ -39,11 +43,14 @@ type Request struct {
 	generated, recompute int32
 	// base + step is the number of tokens computed after a decode step; last is the step of its last token.
 	base, last int64
-	// lastToken is when the latest token came out before a preemption.
+	// lastToken is when prefill ended, or the latest token came out before a preemption.
 	lastToken  time.Duration
 	heap       int
 	prev, next *Request
 }
+
+// allTokens is the most tokens that the request will have in the KV cache: that of the last one is never computed.
+func (r *Request) allTokens() int32 { return r.Input + max(r.limit-1, 0) }
 
 // Recomputed counts tokens computed again, by why their KV was gone.
 type Recomputed struct {

@@ -40,6 +40,7 @@ type arrival struct {
 	at            time.Duration
 	path          []trace.Span
 	input, output int32
+	maxOutput     int32
 	cancel        time.Duration // Never: its client waits
 }
 
@@ -98,7 +99,7 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 	var events []event
 	var r run
 	for i, a := range w.requests {
-		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output})
+		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput})
 		events = append(events, event{a.at, 0, i})
 		if a.cancel != Never {
 			events = append(events, event{max(a.cancel, a.at), 1, i})
@@ -175,9 +176,9 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 // compareTwins plays a workload on an engine and its twin, and on an engine whose leaps are cut.
 func compareTwins(w *workload, seed uint64) error {
 	cached := map[time.Duration]map[slot]bool{}
-	slow := newOracle(w.Options, costs[w.cost], w.kv)
+	slow := newTwin(w)
 	want, err := play(slow, w, nil, func(now time.Duration) error {
-		cached[now] = slow.pool.resident()
+		cached[now] = slow.resident()
 		return nil
 	})
 	if err != nil {
@@ -186,7 +187,7 @@ func compareTwins(w *workload, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 2))
 	var cuts []time.Duration
 	for range r.IntN(30) {
-		cuts = append(cuts, randomTime(r, slow.ends))
+		cuts = append(cuts, randomTime(r, slow.diary().ends))
 	}
 	slices.Sort(cuts)
 	for _, cuts := range [][]time.Duration{nil, cuts} {
@@ -199,21 +200,20 @@ func compareTwins(w *workload, seed uint64) error {
 
 // comparePlay plays a workload on an engine and compares the run with that of its twin: the log, and when watch is
 // set what is cached after each step that the engine schedules.
-func comparePlay(w *workload, slow *oracle, want run, cached map[time.Duration]map[slot]bool, cuts []time.Duration, watch bool) (err error) {
+func comparePlay(w *workload, slow twin, want run, cached map[time.Duration]map[slot]bool, cuts []time.Duration, watch bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	pool, err := kvcache.New(w.kv)
-	if err != nil {
-		return err
-	}
-	e, err := New(w.Options, costs[w.cost], pool, nil)
+	kv := w.kv
+	kv.Events = true
+	e, err := New(w.Options, costs[w.cost], kv, nil)
 	if err != nil {
 		return err
 	}
 	e.Gaps = new(report.Gaps)
+	resident := map[slot]bool{}
 	got, err := play(e, w, cuts, func(now time.Duration) error {
 		if err := e.Check(); err != nil {
 			return err
@@ -223,10 +223,14 @@ func comparePlay(w *workload, slow *oracle, want run, cached map[time.Duration]m
 		if !watch || !stepped || w.cost == 1 {
 			return nil
 		}
-		resident := map[slot]bool{}
-		for _, s := range pool.Under(func(trace.Key) bool { return true }) {
-			for at := s.From; at < s.To; at++ {
-				resident[slot{s.Key, at}] = true
+		if pool, ok := e.cache.(*kvcache.Pool); ok { // where decodes register what they fill when somebody looks
+			pool.Under(func(trace.Key) bool { return true })
+		}
+		for _, ev := range e.Events() {
+			for at := ev.From; at < ev.To; at++ {
+				if resident[slot{ev.Key, at}] = true; ev.Removed {
+					delete(resident, slot{ev.Key, at})
+				}
 			}
 		}
 		if !maps.Equal(resident, expected) {
@@ -255,18 +259,19 @@ func comparePlay(w *workload, slow *oracle, want run, cached map[time.Duration]m
 	}
 	s := e.Stats
 	s.Recompute, s.UsedBlockSeconds, s.CachedBlockSeconds = 0, 0, 0
-	if s != slow.stats {
-		return fmt.Errorf("engine counts %+v, twin %+v", s, slow.stats)
+	diary := slow.diary()
+	if s != diary.stats {
+		return fmt.Errorf("engine counts %+v, twin %+v", s, diary.stats)
 	}
-	if pool.Evicted != slow.pool.evicted {
-		return fmt.Errorf("engine evicted %d blocks, twin %d", pool.Evicted, slow.pool.evicted)
+	if e.Evicted() != slow.evicted() {
+		return fmt.Errorf("engine evicted %d blocks, twin %d", e.Evicted(), slow.evicted())
 	}
-	if e.Gaps.Count() != slow.gaps {
-		return fmt.Errorf("engine counts %d gaps between tokens, twin %d", e.Gaps.Count(), slow.gaps)
+	if e.Gaps.Count() != diary.gaps {
+		return fmt.Errorf("engine counts %d gaps between tokens, twin %d", e.Gaps.Count(), diary.gaps)
 	}
-	if slow.gaps > 0 {
+	if diary.gaps > 0 {
 		// Gaps within a leap are taken as equal where they differ by less than a thousandth, and lose fractions of a ns.
-		mean := float64(slow.gapSum) / float64(slow.gaps)
+		mean := float64(diary.gapSum) / float64(diary.gaps)
 		if diff := e.Gaps.Mean() - mean; diff > 0.001*mean+1 || -diff > 0.001*mean+1 {
 			return fmt.Errorf("engine's mean gap is %f ns, twin's %f", e.Gaps.Mean(), mean)
 		}
@@ -285,7 +290,7 @@ func randomTime(r *rand.Rand, ends []time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(ends[len(ends)-1]) + 1))
 }
 
-// randomWorkload is a few requests with shared prefixes for an engine with little room.
+// randomWorkload is a few requests with shared prefixes for an engine of vLLM's or TensorRT-LLM's style with little room.
 func randomWorkload(seed uint64) *workload {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &workload{cost: r.IntN(len(costs))}
@@ -296,8 +301,48 @@ func randomWorkload(seed uint64) *workload {
 		w.StateBlocks = int32(1 + r.IntN(2))
 	}
 	w.kv = kvcache.Options{BlockSize: 1 + r.IntN(4), Blocks: 5 + r.IntN(20), PrefixCaching: r.IntN(8) > 0, FreeTailFirst: r.IntN(4) == 0}
+	if r.IntN(3) == 0 {
+		w.Style = TRTLLM
+	}
+	w.addRequests(r, int32(w.kv.Blocks)-w.StateBlocks, 6)
+	return w
+}
 
-	size, most := int32(w.kv.BlockSize), int32(w.kv.Blocks)-w.StateBlocks
+// randomSGLangWorkload is the same for SGLang. Some have prompts that are long enough for the rule about prefixes in a
+// batch, some room for outputs that are clipped.
+func randomSGLangWorkload(seed uint64) *workload {
+	r := rand.New(rand.NewPCG(seed, 3))
+	w := &workload{cost: r.IntN(len(costs))}
+	w.Style = SGLang
+	w.MaxSeqs = 1 + r.IntN(6)
+	w.kv = kvcache.Options{BlockSize: 1 + max(0, r.IntN(6)-2), Blocks: 8 + r.IntN(20), PrefixCaching: r.IntN(8) > 0}
+	w.MaxBatchedTokens = w.kv.BlockSize + r.IntN(16)
+	w.SGLang = SGLangOptions{MaxPrefillTokens: 1 + r.IntN(30), Conservativeness: []float64{0.1, 0.3, 1, 2}[r.IntN(4)],
+		LongestPrefix: r.IntN(2) == 0}
+	if r.IntN(4) == 0 {
+		w.StateBlocks = int32(1 + r.IntN(2))
+	}
+	longest := int32(6)
+	switch r.IntN(8) {
+	case 0:
+		w.kv.Blocks, longest = 60+r.IntN(100), 40
+		w.MaxBatchedTokens, w.SGLang.MaxPrefillTokens = w.kv.BlockSize+r.IntN(200), 1+r.IntN(300)
+	case 1:
+		w.kv.Blocks = 5000 + r.IntN(10_000)
+	}
+	w.addRequests(r, min(int32(w.kv.Blocks)-w.StateBlocks-3, 200), longest)
+	if w.kv.Blocks >= 5000 {
+		for i := range w.requests {
+			w.requests[i].maxOutput = int32(clipNewTokens - 10 + r.IntN([]int{40, 4000}[r.IntN(2)]))
+		}
+	}
+	return w
+}
+
+// addRequests adds requests of at most most blocks, on nodes of at most longest, and lets things happen just when steps
+// end.
+func (w *workload) addRequests(r *rand.Rand, most, longest int32) {
+	size := int32(w.kv.BlockSize)
 	var paths [][]trace.Span // to the ends of nodes
 	for i := range 1 + r.IntN(6) {
 		var path []trace.Span
@@ -309,7 +354,7 @@ func randomWorkload(seed uint64) *workload {
 		if from == most {
 			continue
 		}
-		to := from + 1 + int32(r.IntN(int(min(6, most-from))))
+		to := from + 1 + int32(r.IntN(int(min(longest, most-from))))
 		paths = append(paths, append(path, trace.Span{Key: trace.MakeKey(trace.NodeID(i+1), 0), From: from, To: to}))
 	}
 	for i := range 1 + r.IntN(12) {
@@ -333,33 +378,35 @@ func randomWorkload(seed uint64) *workload {
 		if r.IntN(6) == 0 {
 			a.cancel = a.at + time.Duration(r.Int64N(int64(100*time.Millisecond)))
 		}
+		if w.Style != VLLM && r.IntN(2) == 0 {
+			a.maxOutput = output + int32(r.IntN(20))
+		}
 		w.requests = append(w.requests, a)
 	}
 	// Run it once to learn when steps end, and let things happen at just these times.
-	slow := newOracle(w.Options, costs[w.cost], w.kv)
+	slow := newTwin(w)
 	if _, err := play(slow, w, nil, func(time.Duration) error { return nil }); err != nil {
-		return w
+		return
 	}
 	for i := range w.requests {
 		a := &w.requests[i]
 		if r.IntN(3) == 0 {
-			a.at = randomTime(r, slow.ends)
+			a.at = randomTime(r, slow.diary().ends)
 		}
 		if a.cancel != Never && r.IntN(2) == 0 {
-			a.cancel = max(a.at, randomTime(r, slow.ends))
+			a.cancel = max(a.at, randomTime(r, slow.diary().ends))
 		}
 	}
 	for range r.IntN(6) {
-		w.looks = append(w.looks, randomTime(r, slow.ends))
+		w.looks = append(w.looks, randomTime(r, slow.diary().ends))
 	}
-	return w
 }
 
 // String shows a workload so that it can be made a test.
 func (w *workload) String() string {
 	s := fmt.Sprintf("%+v on %+v, cost %d, looks at %v\n", w.Options, w.kv, w.cost, w.looks)
 	for i, a := range w.requests {
-		s += fmt.Sprintf("  request %d at %v: %d + %d tokens on %v", i, a.at, a.input, a.output, a.path)
+		s += fmt.Sprintf("  request %d at %v: %d + %d (%d) tokens on %v", i, a.at, a.input, a.output, a.maxOutput, a.path)
 		if a.cancel != Never {
 			s += fmt.Sprintf(", cancelled at %v", a.cancel)
 		}
@@ -387,8 +434,10 @@ func shrinkWorkload(w *workload, seed uint64) *workload {
 		try(func(w *workload) { w.StateBlocks = 0 })
 		try(func(w *workload) { w.cost = 0 })
 		try(func(w *workload) { w.kv.FreeTailFirst = false })
+		try(func(w *workload) { w.SGLang.LongestPrefix = false })
 		for i := range w.requests {
 			try(func(w *workload) { w.requests[i].cancel = Never })
+			try(func(w *workload) { w.requests[i].maxOutput = 0 })
 			try(func(w *workload) { w.requests[i].at = 0 })
 			try(func(w *workload) { w.requests[i].at = w.requests[i].at.Truncate(time.Millisecond) })
 		}
@@ -396,17 +445,21 @@ func shrinkWorkload(w *workload, seed uint64) *workload {
 	return w
 }
 
-// TestTwins compares the engine with its slow twin on random workloads.
+// TestTwins compares the engine with its slow twins on random workloads.
 func TestTwins(t *testing.T) {
 	workloads := uint64(10_000)
 	if testing.Short() {
 		workloads = 500
 	}
-	for seed := range workloads {
-		w := randomWorkload(seed)
-		if err := compareTwins(w, seed); err != nil {
-			w = shrinkWorkload(w, seed)
-			t.Fatalf("seed %d: %v\n%v", seed, compareTwins(w, seed), w)
-		}
+	for name, random := range map[string]func(seed uint64) *workload{"vllm and trtllm": randomWorkload, "sglang": randomSGLangWorkload} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range workloads {
+				w := random(seed)
+				if err := compareTwins(w, seed); err != nil {
+					w = shrinkWorkload(w, seed)
+					t.Fatalf("seed %d: %v\n%v", seed, compareTwins(w, seed), w)
+				}
+			}
+		})
 	}
 }

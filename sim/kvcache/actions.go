@@ -32,7 +32,7 @@ func (p *Pool) Warm(path []trace.Span, blocks int32) int {
 	}
 	t := Table{Path: path, Class: Normal}
 	size := int32(p.BlockSize)
-	p.Admit(&t, hits, blocks*size, blocks*size, 0)
+	p.Admit(&t, hits, blocks*size, blocks, 0)
 	p.Release(&t)
 	return int(blocks - hits)
 }
@@ -61,7 +61,7 @@ func (p *Pool) Drop(s trace.Span) (dropped, left int) {
 				p.note(n.key, r.from, r.to, true)
 			}
 			p.queues[r.class].remove(r)
-			p.queued -= size
+			p.kept -= size
 			p.fresh += size
 			dropped += size
 			p.drop(r)

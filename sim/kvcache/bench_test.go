@@ -33,7 +33,7 @@ func BenchmarkAdmitRelease(b *testing.B) {
 				i++
 				table.Path, table.Class = paths[i%2], Normal
 				hits := min(p.Lookup(table.Path, 1200), (tokens-1)/16)
-				if !p.Admit(&table, hits, tokens, tokens, 0) {
+				if !p.Admit(&table, hits, tokens, p.blocksFor(tokens), 0) {
 					b.Fatal("does not fit")
 				}
 				p.Release(&table)

@@ -28,7 +28,7 @@ func admit(t testing.TB, p *Pool, path []trace.Span, tokens int32) *Table {
 	table := &Table{Path: path, Class: Normal}
 	size := int32(p.BlockSize)
 	hits := min(p.Lookup(path, tokens/size), (tokens-1)/size)
-	if !p.Admit(table, hits, tokens, tokens, 0) {
+	if !p.Admit(table, hits, tokens, p.blocksFor(tokens), 0) {
 		t.Fatalf("%d tokens on %v do not fit %d free blocks", tokens, path, p.Free())
 	}
 	return table
@@ -122,7 +122,7 @@ func TestOlderCopyOfDecode(t *testing.T) {
 	p.Grow(prefill, 4) // and now the prefill fills its own
 	p.Release(prefill) // that one is free
 	hit := &Table{Path: path, Class: Normal}
-	p.Admit(hit, 1, 5, 5, 0) // block 0 of the decode, and a new one
+	p.Admit(hit, 1, 5, p.blocksFor(5), 0) // block 0 of the decode, and a new one
 	if p.Free() != 3 {
 		t.Errorf("%d of 5 blocks are free, want 3: the two requests share one", p.Free())
 	}

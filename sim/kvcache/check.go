@@ -21,11 +21,11 @@ func (p *Pool) Check() error {
 			return fmt.Errorf("kv cache: queue %d ends at the wrong run", c)
 		}
 	}
-	if queued != p.queued {
-		return fmt.Errorf("kv cache: %d blocks in queues, but %d are accounted", queued, p.queued)
+	if queued != p.kept {
+		return fmt.Errorf("kv cache: %d blocks in queues, but %d are accounted", queued, p.kept)
 	}
 	if p.fresh < 0 || p.Free() > p.Blocks {
-		return fmt.Errorf("kv cache: %d fresh and %d queued blocks of %d", p.fresh, p.queued, p.Blocks)
+		return fmt.Errorf("kv cache: %d fresh and %d queued blocks of %d", p.fresh, p.kept, p.Blocks)
 	}
 	for k, n := range p.nodes {
 		end := int32(-1)

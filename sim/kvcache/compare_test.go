@@ -111,8 +111,8 @@ func follow(resident map[slot]bool, events []Event) error {
 
 // clone copies a pool and the tables that grow in it.
 func clone(p *Pool) *Pool {
-	c := &Pool{Options: p.Options, Step: p.Step, fresh: p.fresh, queued: p.queued, spares: p.spares, Evicted: p.Evicted,
-		nodes: map[trace.Key]*node{}}
+	c := &Pool{Ledger: p.Ledger, spares: p.spares, nodes: map[trace.Key]*node{}}
+	c.events = nil
 	tables, runs := map[*Table]*Table{}, map[*run]*run{}
 	for key, n := range p.nodes {
 		m := &node{key: key}

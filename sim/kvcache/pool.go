@@ -1,7 +1,7 @@
-// Package kvcache models one worker's paged KV cache: block accounting, prefix reuse, and eviction in the order of
-// vLLM's free queue, at the cost of tree nodes and not of blocks.
+// Package kvcache models one worker's paged KV cache: block accounting, prefix reuse and eviction, at the cost of tree
+// nodes and not of blocks. Pool follows vLLM, Radix follows SGLang.
 //
-// The rules are those of vLLM V1 (vllm/v1/core/block_pool.py, kv_cache_manager.py, version 0.19):
+// The rules of Pool are those of vLLM V1 (vllm/v1/core/block_pool.py, kv_cache_manager.py, version 0.19):
 //   - a block enters the prefix cache when the step that fills it is scheduled;
 //   - a freed block joins the tail of one free queue, a request's last block first; new blocks are taken from its
 //     head, and a cached block leaves the cache when it is taken;
@@ -15,7 +15,6 @@
 package kvcache
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/agentsim/agentsim/trace"
@@ -32,43 +31,14 @@ const (
 	classes
 )
 
-// Options are the rules that differ between engine versions.
-type Options struct {
-	// BlockSize is in tokens.
-	BlockSize int
-	// Blocks is the number of usable blocks (vLLM's num_gpu_blocks less its null block).
-	Blocks int
-	// PrefixCaching keeps freed blocks for reuse. Without it nothing is ever hit.
-	PrefixCaching bool
-	// FreeTailFirst puts freed blocks without a hash at the head of the free queue (vLLM after 0.23) instead of
-	// its tail.
-	FreeTailFirst bool
-	// Events makes the pool note which blocks enter and leave the cache.
-	Events bool
-}
-
-// Event tells that the blocks of a span entered the cache, or left it with their last copy.
-type Event struct {
-	trace.Span
-	Removed bool
-}
-
-// Pool is the KV blocks of one worker rank. It is not safe for concurrent use.
+// Pool is the KV blocks of one worker rank under the rules of vLLM. It is not safe for concurrent use.
 type Pool struct {
-	Options
-	// Step is the number of the engine step being scheduled. Requests that decode grow by one token a step, so
-	// it says how far they have come.
-	Step int64
+	Ledger
 
-	fresh  int // blocks at the queue's head that hold nothing
-	queued int // blocks in queues
 	nodes  map[trace.Key]*node
 	queues [classes]queue
-	events []Event
 	spares int64 // numbers spare runs
 
-	// Evicted counts cached blocks taken for other tokens.
-	Evicted int64
 	idle    []*node // node structs for reuse
 	idleRun []*run
 }
@@ -83,35 +53,14 @@ type node struct {
 
 // New returns an empty pool. It fails when a size is out of range.
 func New(o Options) (*Pool, error) {
-	if o.BlockSize < 1 || o.BlockSize > 1<<20 {
-		return nil, fmt.Errorf("KV block size %d: want 1 to %d tokens", o.BlockSize, 1<<20)
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
-	if o.Blocks < 1 || o.Blocks > 1<<30 {
-		return nil, fmt.Errorf("KV capacity of %d blocks: want 1 to %d", o.Blocks, 1<<30)
-	}
-	p := &Pool{Options: o, fresh: o.Blocks, nodes: map[trace.Key]*node{}}
+	p := &Pool{Ledger: Ledger{Options: o, fresh: o.Blocks}, nodes: map[trace.Key]*node{}}
 	for c := range p.queues {
 		p.queues[c].class = Class(c)
 	}
 	return p, nil
-}
-
-// Free is the number of blocks that can be taken: those that hold nothing and those that nobody refers to.
-func (p *Pool) Free() int { return p.fresh + p.queued }
-
-// Fresh is the number of blocks that can be taken without evicting anything.
-func (p *Pool) Fresh() int { return p.fresh }
-
-// Used is the number of blocks that somebody refers to.
-func (p *Pool) Used() int { return p.Blocks - p.Free() }
-
-// Cached is the number of blocks in the queues: free, and most of them still holding reusable tokens.
-func (p *Pool) Cached() int { return p.queued }
-
-// blocksFor is the number of blocks that hold the given tokens.
-func (p *Pool) blocksFor(tokens int32) int32 {
-	size := int32(p.BlockSize)
-	return (tokens + size - 1) / size
 }
 
 // Lookup returns how many leading blocks of the path are cached, at most limit.
@@ -143,22 +92,12 @@ func (p *Pool) Lookup(path []trace.Span, limit int32) int32 {
 	return min(found, limit)
 }
 
-// Filling tells whether a decoding request is on its way to fill block number at of the path.
+// Filling tells whether a decoding request may fill blocks of the path from number at on.
 func (p *Pool) Filling(path []trace.Span, at int32) bool {
-	for i := range path {
-		if s := &path[i]; at < s.To {
-			n := p.nodes[s.Key]
-			return n != nil && slices.ContainsFunc(n.writers, func(w *Table) bool { return w.hashed <= at })
-		}
-	}
-	return false
-}
-
-// DrainEvents returns the events since the last call. The slice is reused by the next step.
-func (p *Pool) DrainEvents() []Event {
-	e := p.events
-	p.events = p.events[:0]
-	return e
+	return slices.ContainsFunc(path, func(s trace.Span) bool {
+		n := p.nodes[s.Key]
+		return s.To > at && n != nil && len(n.writers) > 0
+	})
 }
 
 // Take takes n blocks from the free queue, evicting what they hold. The caller has checked that Free is enough.
@@ -185,7 +124,7 @@ func (p *Pool) evict(n int) int {
 		m = 1
 	}
 	r.to -= int32(m)
-	p.queued -= m
+	p.kept -= m
 	if nd := r.node; nd != nil {
 		p.Evicted += int64(m)
 		if r.copy == 0 && !(len(nd.spare) > 0 && p.promote(nd, r, r.to)) {
@@ -197,13 +136,6 @@ func (p *Pool) evict(n int) int {
 		p.drop(r)
 	}
 	return m
-}
-
-// note records that blocks [from, to) of a node entered or left the cache.
-func (p *Pool) note(key trace.Key, from, to int32, removed bool) {
-	if p.Events && from < to {
-		p.events = append(p.events, Event{trace.Span{Key: key, From: from, To: to}, removed})
-	}
 }
 
 // node returns the resident part of a tree node, made if need be.

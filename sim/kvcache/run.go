@@ -117,7 +117,7 @@ func (p *Pool) refer(n *node, from, to int32) {
 		}
 		if r.queued {
 			p.queues[r.class].remove(r)
-			p.queued -= int(r.to - r.from)
+			p.kept -= int(r.to - r.from)
 		}
 		r.refs++
 		i -= p.join(n, i)
@@ -179,7 +179,7 @@ func (p *Pool) release(n *node, copy int64, from, to int32) {
 // enqueue puts a run that nobody refers to at the tail of its queue, merged with the tail when that is the run
 // behind it.
 func (p *Pool) enqueue(r *run) {
-	p.queued += int(r.to - r.from)
+	p.kept += int(r.to - r.from)
 	q := &p.queues[r.class]
 	if t := q.tail; t != nil && t.node == r.node && t.copy == r.copy && t.from == r.to {
 		t.from = r.from
@@ -199,7 +199,7 @@ func (p *Pool) enqueueBlank(n int32) {
 		p.fresh += int(n)
 		return
 	}
-	p.queued += int(n)
+	p.kept += int(n)
 	q := &p.queues[Normal]
 	if t := q.tail; t != nil && t.node == nil {
 		t.to += n

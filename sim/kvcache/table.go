@@ -15,10 +15,11 @@ type Table struct {
 	// Order ranks requests that fill a block in the same step: vLLM's running order.
 	Order int64
 
-	blocks int32 // held, extra blocks not counted
-	extra  int32 // held for state that does not grow, such as window layers
-	hashed int32 // leading blocks that are in the prefix cache
-	span   int   // index in Path of the span that holds block number hashed
+	blocks int32      // held, extra blocks not counted
+	extra  int32      // held for state that does not grow, such as window layers
+	hashed int32      // leading blocks that are in the prefix cache
+	last   *radixNode // of a Radix: the node in which these end
+	span   int        // index in Path of the span that holds block number hashed
 	spares []spareRange
 	// A decoding request holds tokens base+Step. Its growth is noted only when somebody looks.
 	decoding bool
@@ -33,10 +34,10 @@ type spareRange struct {
 }
 
 // Admit gives a request that holds nothing its first blocks: a reference to the hits leading cached blocks, new ones
-// up to tokens, and extra blocks for state that does not grow. It refuses, and changes nothing, when reserve tokens
-// (at least tokens) would not fit now.
+// up to tokens, and extra blocks for state that does not grow. It refuses, and changes nothing, when reserve blocks, of
+// which the request's hits are some, would not fit now.
 func (p *Pool) Admit(t *Table, hits, tokens, reserve, extra int32) bool {
-	need := p.blocksFor(reserve) - hits + extra + p.idleHits(t.Path, hits)
+	need := reserve - hits + extra + p.idleHits(t.Path, hits)
 	if int(need) > p.Free() {
 		return false
 	}
@@ -270,6 +271,9 @@ func (p *Pool) StopDecode(t *Table) {
 	t.decoding = false
 }
 
+// Finish ends a request, whose tokens the cache has already.
+func (p *Pool) Finish(t *Table, tokens int32) { p.Release(t) }
+
 // Release gives up all blocks of the table, the last first, and empties it.
 func (p *Pool) Release(t *Table) {
 	p.StopDecode(t)
@@ -292,12 +296,4 @@ func (p *Pool) Release(t *Table) {
 		p.release(n, 0, s.From, to)
 	}
 	t.blocks, t.extra, t.hashed, t.span, t.spares = 0, 0, 0, 0, t.spares[:0]
-}
-
-// Held is the number of blocks that the table refers to, extra ones included.
-func (p *Pool) Held(t *Table) int {
-	if t.decoding {
-		return int(p.blocksFor(int32(t.base+p.Step)) + t.extra)
-	}
-	return int(t.blocks + t.extra)
 }

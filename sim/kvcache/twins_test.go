@@ -219,7 +219,7 @@ func (w *twins) admit(path []trace.Span, full, b, c int32) error {
 	extra := max(0, c/16%8-5)
 	w.say("admit %s to %v with %d hits for %d of %d tokens, reserving %d, class %d, %d extra blocks",
 		t.name, path, hits, tokens, target, reserve, t.fast.Class, extra)
-	ok := w.fast.Admit(&t.fast, hits, tokens, reserve, extra)
+	ok := w.fast.Admit(&t.fast, hits, tokens, w.fast.blocksFor(reserve), extra)
 	if err := same("admitted", ok, w.slow.admit(&t.slow, hits, tokens, reserve, extra)); err != nil || !ok {
 		return err
 	}

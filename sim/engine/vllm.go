@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/sim/kvcache"
+)
+
+// vllm is the scheduler of vLLM V1, version 0.19 (vllm/v1/core/sched/scheduler.py): running requests first, in the order
+// of their admission; then waiting ones first come first served while tokens of the step's budget are left; prompts in
+// chunks; a running request that gets no block preempts the last running one, which loses its blocks and goes to the
+// front of the waiting ones. With the policy of TensorRT-LLM none is ever preempted: see promised.
+type vllm struct {
+	*Engine
+	pool    *kvcache.Pool
+	noEvict bool
+	blocked bool  // the waiting head did not fit, and nothing that helps it has happened since
+	evicted int64 // blocks evicted until then
+}
+
+// useVLLM gives the engine a cache and a scheduler for the styles of vLLM and TensorRT-LLM.
+func (e *Engine) useVLLM(kv kvcache.Options) error {
+	if e.MaxSeqs < 1 || e.MaxBatchedTokens < e.MaxSeqs {
+		return fmt.Errorf("engine: max_num_batched_tokens is %d and max_num_seqs %d: want batched tokens >= seqs >= 1",
+			e.MaxBatchedTokens, e.MaxSeqs)
+	}
+	pool, err := kvcache.New(kv)
+	if err != nil {
+		return err
+	}
+	e.cache, e.kv = pool, &pool.Ledger
+	e.style = &vllm{Engine: e, pool: pool, noEvict: e.Style == TRTLLM}
+	return nil
+}
+
+func (v *vllm) fits(input, output int32) bool {
+	tokens := int(input) + max(int(output)-1, 0)
+	return (tokens+v.kv.BlockSize-1)/v.kv.BlockSize+int(v.StateBlocks) <= v.kv.Blocks
+}
+
+func (v *vllm) admits() bool {
+	return v.waiting.size > 0 && !v.blocked && v.running.size < v.MaxSeqs
+}
+
+func (v *vllm) freed()            { v.blocked = false }
+func (v *vllm) computed(*Request) { v.blocked = false } // what it fills may be what a waiting one lacks
+func (v *vllm) spare() int        { return 0 }
+
+// fill fills one step: decodes, the request whose prompt is half computed, then waiting requests.
+func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
+	step := v.kv.Step + 1
+	need := int(v.needs[step%int64(len(v.needs))])
+	preempted := false
+	if need <= v.kv.Free() {
+		v.pool.Take(need)
+		v.kv.Step = step
+	} else {
+		preempted = v.crowdedDecodes(now, step)
+	}
+	batch := models.Batch{Decodes: len(v.finish)}
+	budget := v.MaxBatchedTokens - batch.Decodes
+	if r := v.partial; r != nil {
+		chunk := min(r.target-r.computed, int32(budget))
+		if v.pool.Grow(&r.table, r.computed+chunk) {
+			budget -= v.addChunk(&batch, r, chunk)
+			v.blocked = false
+		} else { // it is the last running request, so it is its own victim
+			v.preempt(r, now)
+			preempted = true
+		}
+	}
+	if preempted && v.noEvict {
+		return batch, false, fmt.Errorf("worker %d at %v: a request lost its KV blocks in spite of GUARANTEED_NO_EVICT", v.Worker, now)
+	}
+	if v.noEvict && v.kv.Evicted > v.evicted {
+		// What is taken was promised, so that costs the head nothing, and where a running request has a copy of what is
+		// evicted the head shares it now with that.
+		v.blocked = false
+	}
+	if !preempted {
+		v.admit(now, &batch, budget)
+	}
+	return batch, preempted, nil
+}
+
+// crowdedDecodes gives decodes their blocks when there are too few, request by request in running order, preempting
+// from the other end.
+func (v *vllm) crowdedDecodes(now time.Duration, step int64) bool {
+	preempted := false
+	for r := v.running.head; r != nil; r = r.next {
+		if r.state != decoding || step%int64(len(v.needs)) != v.residue(r) {
+			continue
+		}
+		for v.kv.Free() == 0 {
+			victim := v.running.tail
+			v.preempt(victim, now)
+			preempted = true
+			if victim == r {
+				v.kv.Step = step
+				return true
+			}
+		}
+		v.pool.Take(1)
+	}
+	v.kv.Step = step
+	return preempted
+}
+
+// preempt takes the blocks from the last running request and puts it to the front of the waiting ones.
+func (v *vllm) preempt(r *Request, now time.Duration) {
+	v.evacuate(r, now)
+	v.waiting.pushFront(r)
+	v.blocked = false
+}
+
+// admit starts waiting requests in order while the budget lasts. The first that does not fit blocks those behind.
+func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
+	size := int32(v.kv.BlockSize)
+	for budget > 0 && v.admits() {
+		r := v.waiting.head
+		cached := v.pool.Lookup(r.Path, r.target/size)
+		hits := min(cached, (r.target-1)/size) // the last token is always computed
+		chunk := min(r.target-hits*size, int32(budget))
+		tokens := hits*size + chunk
+		if !v.pool.Admit(&r.table, hits, tokens, v.reserve(r, tokens), v.StateBlocks) {
+			v.blocked = hits == (r.target-1)/size || !v.pool.Filling(r.Path, hits)
+			v.evicted = v.kv.Evicted
+			return
+		}
+		r.computed = hits * size
+		v.begin(r, now, cached)
+		budget -= v.addChunk(batch, r, chunk)
+		v.blocked = false
+	}
+}
+
+// reserve is the number of blocks that a waiting request must find, those of its first tokens that are cached included.
+func (v *vllm) reserve(r *Request, tokens int32) int32 {
+	switch {
+	case v.noEvict:
+		return v.blocksFor(r.allTokens()) + v.promised()
+	case v.ReserveFull:
+		return v.blocksFor(r.target)
+	default:
+		return v.blocksFor(tokens)
+	}
+}
+
+func (v *vllm) check() error {
+	if v.noEvict && int(v.promised()) > v.kv.Free() {
+		return fmt.Errorf("engine: running requests were promised %d more blocks, but %d are free", v.promised(), v.kv.Free())
+	}
+	return nil
+}
