@@ -15,8 +15,8 @@ import (
 //
 //	time per output token = decode step + batch/outputs · prefill step
 //
-// with closed-loop measurements of vLLM on H100. Profile h100-vllm was fitted to the dense rows, so this guards against
-// changes of the formula; it does not validate the model. Experts were not fitted.
+// with closed-loop measurements of vLLM on H100. The host terms of profile h100-vllm were fitted to such rows, so
+// this guards against changes of the formula; it does not validate the model.
 func TestServingRows(t *testing.T) {
 	rows := sharedCSV(t, "ground-truth/aic-silicon-serving/calibrate/h100_vllm_sglang_agg.csv")
 	for _, c := range []struct {
@@ -27,11 +27,11 @@ func TestServingRows(t *testing.T) {
 		within      float64 // mean absolute relative error
 	}{
 		{"Qwen/Qwen3-32B", "qwen3-32b", BF16, BF16, 2, 1, 0.05},
-		{"Qwen/Qwen3-32B", "qwen3-32b", BF16, BF16, 8, 1, 0.05},
+		{"Qwen/Qwen3-32B", "qwen3-32b", BF16, BF16, 8, 1, 0.07},
 		{"meta-llama/Llama-3.1-70B", "llama-3.1-70b", FP8, FP8, 2, 0.9, 0.06},
 		{"meta-llama/Llama-3.1-70B", "llama-3.1-70b", FP8, FP8, 8, 0.9, 0.06},
-		{"openai/gpt-oss-120b", "gpt-oss-120b", MXFP4, BF16, 2, 0.9, 0.15},
-		{"MiniMaxAI/MiniMax-M2.5", "minimax-m2.5", FP8, BF16, 4, 0.9, 0.17},
+		{"openai/gpt-oss-120b", "gpt-oss-120b", MXFP4, BF16, 2, 0.9, 0.08},
+		{"MiniMaxAI/MiniMax-M2.5", "minimax-m2.5", FP8, BF16, 4, 0.9, 0.11},
 	} {
 		step := cost(t, Deployment{Model: lookup(t, c.model), GPU: gpu(t, "h100-sxm"), Weights: c.weights, KV: c.kv, Parallelism: Parallelism{Tensor: c.tensor}}, "h100-vllm")
 		var sum float64

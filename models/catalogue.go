@@ -22,6 +22,7 @@ var catalogueFiles embed.FS
 var (
 	modelCatalogue   = sync.OnceValues(func() ([]*Model, error) { return readCatalogue[Model]("models.yaml") })
 	gpuCatalogue     = sync.OnceValues(func() ([]*GPU, error) { return readCatalogue[GPU]("gpus.yaml") })
+	opsCatalogue     = sync.OnceValues(func() ([]*Ops, error) { return readCatalogue[Ops]("ops.yaml") })
 	profileCatalogue = sync.OnceValues(func() ([]*Profile, error) { return readCatalogue[Profile]("profiles.yaml") })
 )
 
@@ -79,6 +80,7 @@ func names[T any](list []T, namesOf func(T) []string) []string {
 
 func modelNames(m *Model) []string     { return append([]string{m.Name}, m.Aliases...) }
 func gpuNames(g *GPU) []string         { return append([]string{g.Name}, g.Aliases...) }
+func opsNames(o *Ops) []string         { return []string{o.Name} }
 func profileNames(p *Profile) []string { return []string{p.Name} }
 
 // Lookup finds a model by its catalogue name, in any case and with or without an organisation ("Qwen/Qwen3-14B"), or

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -14,50 +15,54 @@ type Batch struct {
 	PrefillContext int64 // Σ past + n over the prefill chunks: KV tokens that their attention reads
 }
 
-// StepCost is the time of one engine step on a deployment, in µs, as a sum over resources (measured forwards are
-// nearer to the sum than to the maximum; inference-sim/blis-latency-kernel):
+// StepCost is the time of one engine step on a deployment, in µs, as a sum over kernels and the host (measured forwards
+// are nearer to the sum than to the maximum of what different resources take; inference-sim/blis-latency-kernel). With T
+// tokens and S sequences in the step, and each kernel's time as Ops has it:
 //
-//	T       = decodes + prefill tokens
-//	weights = bytes of weights read / sustained bandwidth
-//	          experts read: E · (1 − (1 − k/E)^(T·data))
-//	compute = 2 · T · active parameters / (peak · efficiency · T/(T + knee))
-//	linear  = max(weights, compute)
-//	prefill = max(pairs of full layers and of windows · FLOPs per pair / (share · bf16 peak), KV read / bandwidth)
-//	decode  = KV bytes of the contexts / sustained bandwidth
-//	reduce  = 2 · layers · (floor + T · hidden · 2 bytes / rate), 0 without tensor parallelism
-//	host    = layer_us · layers + request_us · sequences + step_us + prefill_token_us · prefill tokens
-//	step    = β · (linear, prefill, decode, reduce) + host
+//	products = Σ layers: query-key-value, output, gate-up, down (latents with MLA; shared experts), each for T rows
+//	head     = output head for S rows, logits gathered over the tensor ranks, sampling
+//	experts  = Σ MoE layers: router, and the grouped products of the experts that T·data tokens touch:
+//	           E · (1 − (1 − k/E)^(T·data)) of the model's, in all
+//	small    = Σ layers: two norms, rotary embedding, activation
+//	prefill  = Σ layers: max(compute, KV read), for the pairs of full layers and of windows; with MLA also the product
+//	           that expands the latents of the past
+//	decode   = Σ layers: floor + per sequence and KV head + KV bytes of the contexts / rate
+//	links    = Σ layers: two all-reduces over the tensor ranks, or dispatch and combine of experts over all data ranks
+//	host     = layer_us · layers + request_us · S + step_us + prefill_token_us · prefill tokens
+//	step     = linear · (products + head + experts + small) + prefill_attention · prefill + decode_attention · decode
+//	           + communication · links + host
 //
 // A step on a pipeline is one batch's way through all stages. With data parallelism the other ranks are taken to have
 // the same number of tokens. Every coefficient is rounded to fixed point once; the rest is integer arithmetic, so a step
-// costs the same everywhere. No term exceeds 4.9 hours: beyond that it saturates.
+// costs the same everywhere. No term exceeds 2.4 hours: beyond that it saturates.
 type StepCost struct {
-	// weights is the time to read the weights for T tokens; the last entry holds for all larger T.
-	weights      []Fixed
-	compute      Fixed // the knee's share: what the first token pays beyond the others
-	computeToken rate
+	products, experts, small, links curve // by tokens
+	head                            curve // by sequences
 
-	pair, windowPair rate // per doubled query-key pair, full and window layers
-	prefillContext   rate
+	pair, windowPair           rate // per doubled query-key pair, full and window layers
+	paddedKey, windowPaddedKey rate // per key that a chunk's padding sees
+	chunkToken                 rate // set-up of tiles, per prompt token
+	tail, windowTail           rate // per token of the side of the square of doubled pairs
+	keyRead                    rate // per key that prefill attention reads, full layers
+	expand                     rate // per key of the past: its latent is expanded
+	prefillFloor               Fixed
 
-	reduce      Fixed
-	reduceToken rate
-	transfer    Fixed // between pipeline stages
-	transferTok rate
-	state       rate // per sequence: reading and writing its recurrent state
+	floor    Fixed // attention kernels, in every step
+	sequence rate  // per decode
+	state    rate  // per sequence: reading and writing its recurrent state
+
+	perContext, perWindow Fixed
+	window                int
 
 	host             Fixed
 	hostRequest      rate
 	hostPrefillToken rate
 
-	perContext, perWindow Fixed
-	window                int
-
 	onPrefill, onDecode Fixed // constant times, of FixedSteps
 
-	admission   time.Duration
-	promptToken rate
-	outputToken time.Duration
+	admission      time.Duration
+	admissionToken rate
+	outputToken    time.Duration
 
 	estimates []string
 }
@@ -80,15 +85,23 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 		return nil, err
 	}
 	full := d.WithDefaults()
+	ops, err := full.GPU.Ops()
+	if err != nil {
+		return nil, err
+	}
 	c := &StepCost{estimates: full.estimates(profile)}
-	full.costLinear(c, profile)
-	full.costAttention(c, profile)
-	full.costLinks(c, profile)
-	c.host = newFixed(float64(profile.LayerUs*1e3)*float64(full.Model.Layers) + float64(profile.StepUs*1e3))
+	full.costTokens(c, ops, profile)
+	full.costPrefill(c, ops, profile)
+	full.costDecode(c, ops, profile)
+	c.links = newCurve(func(tokens float64) float64 { return profile.Communication * full.linksUs(ops, tokens) })
+	c.host = newFixed(profile.LayerUs*1e3*float64(full.Model.Layers) + float64(profile.StepUs*1e3))
 	c.hostRequest = newRate(profile.RequestUs * 1e3)
+	if !full.AsyncScheduling() {
+		c.hostRequest = newRate((profile.RequestUs + profile.SyncRequestUs) * 1e3)
+	}
 	c.hostPrefillToken = newRate(profile.PrefillTokenUs * 1e3)
 	c.admission = newFixed(profile.AdmissionUs * 1e3).Duration()
-	c.promptToken = newRate(profile.PromptTokenUs * 1e3)
+	c.admissionToken = newRate(profile.PromptTokenUs * 1e3)
 	c.outputToken = newFixed(profile.OutputTokenUs * 1e3).Duration()
 	return c, nil
 }
@@ -97,94 +110,9 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 // Requests and tokens are not delayed. Negative times count as 0.
 func FixedSteps(prefill, decode time.Duration) *StepCost {
 	return &StepCost{
-		weights:   []Fixed{0},
 		onPrefill: newFixed(float64(max(0, prefill))),
 		onDecode:  newFixed(float64(max(0, decode))),
 	}
-}
-
-// costLinear sets the terms of the matrix products.
-func (d *Deployment) costLinear(c *StepCost, profile *Profile) {
-	m, p := d.Model, d.Parallelism
-	s := m.shard(p.Tensor, p.Tensor*p.Data)
-	bytesPerNs := d.GPU.SustainedTBs * 1e3
-
-	always := m.layerBytes(s, d.Weights) + BF16.bytes(s.embedding) // the output head; embedding rows are few
-	experts := float64(d.Weights.bytes(s.experts))
-	for _, touched := range expertCoverage(m.MoE.Experts, m.MoE.Active, p.Data) {
-		ns := (float64(always) + float64(experts*touched)) / bytesPerNs
-		c.weights = append(c.weights, newFixed(profile.Linear*ns))
-	}
-
-	// Ranks of a data-parallel group share the experts and bring the tokens: per rank, data cancels out.
-	active := s.attention + s.ffn + s.router + m.activeExpertParams()/int64(p.Tensor)
-	peak, curve := d.GPU.gemm(d.Weights)
-	nsPerToken := profile.Linear * 2 * float64(active) / (peak / 1e9 * curve.Efficiency)
-	c.computeToken = newRate(nsPerToken)
-	c.compute = newFixed(nsPerToken * curve.Knee)
-}
-
-// expertCoverage is the expected share of a layer's experts that a step reads, by tokens per rank, when each token
-// picks active of them at random. It ends where all but a millionth are read; a dense model has one entry.
-func expertCoverage(experts, active, ranks int) []float64 {
-	if experts == 0 {
-		return []float64{0}
-	}
-	miss := 1.0 // the share of experts that no token of one rank's picked
-	step := 1.0
-	for range ranks {
-		step *= 1 - float64(active)/float64(experts)
-	}
-	coverage := []float64{0}
-	for miss > 1e-6 {
-		miss *= step
-		coverage = append(coverage, 1-miss)
-	}
-	return coverage
-}
-
-// costAttention sets the terms of attention and of recurrent states.
-func (d *Deployment) costAttention(c *StepCost, profile *Profile) {
-	m, tensor := d.Model, d.Parallelism.Tensor
-	bytesPerNs := d.GPU.SustainedTBs * 1e3
-	layerBytes := float64(m.kvBytesPerLayer(d.KV, tensor))
-	contextNs := layerBytes * float64(m.FullLayers()) / bytesPerNs
-	c.perContext = newFixed(profile.DecodeAttention * contextNs)
-	c.perWindow = newFixed(profile.DecodeAttention * layerBytes * float64(m.Window.Layers) / bytesPerNs)
-	c.window = m.Window.Tokens
-
-	// A product with the keys and one with the values; a doubled pair is half of one.
-	dims := 2 * m.HeadDim
-	if a := m.MLA; a.KVRank > 0 {
-		dims = a.NopeDim + a.RopeDim + a.ValueDim
-	}
-	flopsPerDoubled := float64(m.Heads/tensor) * float64(dims)
-	nsPerLayer := profile.PrefillAttention * flopsPerDoubled / (d.GPU.PrefillAttention * d.GPU.TFLOPS.BF16 * 1e3)
-	c.pair = newRate(nsPerLayer * float64(m.FullLayers()))
-	c.windowPair = newRate(nsPerLayer * float64(m.Window.Layers))
-	c.prefillContext = newRate(profile.PrefillAttention * contextNs)
-
-	linear := Model{Linear: m.Linear}
-	c.state = newRate(profile.DecodeAttention * 2 * float64(linear.stateBytes(d.KV, tensor)) / bytesPerNs)
-}
-
-// costLinks sets the terms of communication: after attention and after the FFN of each layer an all-reduce over the
-// tensor ranks, or over all data ranks' as well where the FFN has experts; between pipeline stages a transfer.
-func (d *Deployment) costLinks(c *StepCost, profile *Profile) {
-	m, p := d.Model, d.Parallelism
-	tokenBytes := float64(m.Hidden) * 2
-	moe := float64(m.MoELayers())
-	tensorReduces := float64(2*m.Layers) - moe
-	floor, perByte := d.GPU.allReduce(p.Tensor)
-	groupFloor, groupPerByte := d.GPU.allReduce(p.Tensor * p.Data)
-	groupPerByte *= float64(p.Data) // every rank's tokens
-	c.reduce = newFixed(profile.Communication * (float64(tensorReduces*floor) + float64(moe*groupFloor)))
-	c.reduceToken = newRate(profile.Communication * tokenBytes * (float64(tensorReduces*perByte) + float64(moe*groupPerByte)))
-
-	const hopNs = 10_000 // aiconfigurator's point-to-point latency
-	hops := float64(p.Pipeline - 1)
-	c.transfer = newFixed(hops * hopNs)
-	c.transferTok = newRate(hops * tokenBytes / d.GPU.slowestLink(p.GPUs()))
 }
 
 // estimates lists why a cost is less certain than its profile.
@@ -194,7 +122,7 @@ func (d *Deployment) estimates(profile *Profile) []string {
 		why = append(why, fmt.Sprintf("no profile was fitted on %s: its rates are scaled from data sheets and the H100", d.GPU.Name))
 	}
 	if d.Model.MoELayers() > 0 {
-		why = append(why, "routing, permutation and dispatch of experts have no term of their own: a model with experts is off by 10 to 15% where it was checked")
+		why = append(why, "experts are taken to be picked at random and evenly; real routing is uneven")
 	}
 	if d.Model.MLA.KVRank > 0 || d.Model.Linear.Layers > 0 || d.Model.Window.Layers > 0 {
 		why = append(why, "profile "+profile.Name+" was fitted to grouped-query attention, not to "+d.Model.Attention())
@@ -208,33 +136,41 @@ func (d *Deployment) estimates(profile *Profile) []string {
 // Base is the time of a step without what depends on the contexts of its decodes: add PerContext times their sum, and
 // PerWindow times the sum of what lies in their windows. It grows with every field of the batch; no tokens take no time.
 func (c *StepCost) Base(b Batch) Fixed {
-	tokens := int64(b.Decodes) + int64(b.PrefillTokens)
+	tokens, sequences := int64(b.Decodes)+int64(b.PrefillTokens), int64(b.Decodes)+int64(b.Prefills)
 	if tokens <= 0 {
 		return 0
 	}
-	linear, _ := c.linear(tokens)
-	prefill, _ := c.prefill(b)
-	return linear + prefill + c.links(tokens) + c.hostTime(b) + c.constant(b) + c.state.times(int64(b.Decodes)+int64(b.Prefills))
+	at := pointAt(tokens)
+	sum := c.products.duration(at) + c.experts.duration(at) + c.small.duration(at) + c.links.duration(at)
+	sum += c.head.duration(pointAt(sequences)) + c.state.times(sequences)
+	return sum + c.prefill(b) + c.decode(b) + c.hostTime(b) + c.constant(b)
 }
 
-// linear is the time of the matrix products, and whether they wait for weights.
-func (c *StepCost) linear(tokens int64) (time Fixed, reading bool) {
-	weights := c.weights[min(tokens, int64(len(c.weights)-1))]
-	compute := min(maxFixed, c.compute+c.computeToken.times(tokens))
-	return max(weights, compute), weights >= compute
+// prefill is the time of prefill attention.
+func (c *StepCost) prefill(b Batch) Fixed {
+	if b.PrefillTokens <= 0 {
+		return 0
+	}
+	compute := c.pair.times(b.PrefillPairs) + c.paddedKey.times(b.PrefillContext) + c.chunkToken.times(int64(b.PrefillTokens)) +
+		c.tail.times(squareRoot(b.PrefillPairs))
+	if c.window > 0 {
+		// Upper bounds: no query of a window layer sees more keys than the window has, and no chunk more than its own
+		// tokens and a window.
+		pairs := min(b.PrefillPairs, 2*int64(c.window)*int64(b.PrefillTokens))
+		keys := min(b.PrefillContext, int64(b.PrefillTokens)+int64(c.window)*int64(b.Prefills))
+		compute += c.windowPair.times(pairs) + c.windowPaddedKey.times(keys) + c.windowTail.times(squareRoot(pairs))
+	}
+	read := c.keyRead.times(b.PrefillContext)
+	expand := c.expand.times(b.PrefillContext - int64(b.PrefillTokens))
+	return min(maxFixed, c.prefillFloor+expand+max(min(maxFixed, compute), read))
 }
 
-// prefill is the time of prefill attention, and whether it waits for KV: a few tokens after a long past.
-func (c *StepCost) prefill(b Batch) (time Fixed, reading bool) {
-	// An upper bound: no query of a window layer sees more keys than the window has.
-	windowPairs := min(b.PrefillPairs, 2*int64(c.window)*int64(b.PrefillTokens))
-	compute := min(maxFixed, c.pair.times(b.PrefillPairs)+c.windowPair.times(windowPairs))
-	read := c.prefillContext.times(b.PrefillContext)
-	return max(compute, read), read > compute
-}
+// squareRoot rounds down, the same everywhere: IEEE 754 defines the root of a double to the last bit.
+func squareRoot(n int64) int64 { return int64(math.Sqrt(float64(max(0, n)))) }
 
-func (c *StepCost) links(tokens int64) Fixed {
-	return min(maxFixed, c.reduce+c.reduceToken.times(tokens)+c.transfer+c.transferTok.times(tokens))
+// decode is the time of decode attention without what depends on contexts; every step pays its floor.
+func (c *StepCost) decode(b Batch) Fixed {
+	return min(maxFixed, c.floor+c.sequence.times(int64(b.Decodes)))
 }
 
 func (c *StepCost) hostTime(b Batch) Fixed {
@@ -264,6 +200,20 @@ func (c *StepCost) Window() int { return c.window }
 // Estimates says, one reason each, why the cost is less certain than the profile's source claims; empty when it is not.
 func (c *StepCost) Estimates() []string { return c.estimates }
 
+// The names of terms, in the order of Terms.
+const (
+	TermProducts = "matrix products"
+	TermExperts  = "experts"
+	TermHead     = "output head"
+	TermSmall    = "small kernels"
+	TermPrefill  = "prefill attention"
+	TermDecode   = "decode attention" // with the floor of attention kernels, which every step pays
+	TermState    = "recurrent state"
+	TermLinks    = "communication"
+	TermHost     = "host"
+	TermConstant = "constant"
+)
+
 // Term is one resource's share of a step.
 type Term struct {
 	Name     string
@@ -273,30 +223,26 @@ type Term struct {
 // Terms splits the time of a step for people to read. context is the sum of the decodes' contexts, windowed that of
 // min(context, window), in tokens. Terms of no time are left out; each is rounded to the nanosecond.
 func (c *StepCost) Terms(b Batch, context, windowed int64) []Term {
-	tokens := int64(b.Decodes) + int64(b.PrefillTokens)
+	tokens, sequences := int64(b.Decodes)+int64(b.PrefillTokens), int64(b.Decodes)+int64(b.Prefills)
 	if tokens <= 0 {
 		return nil
 	}
-	linear, linearReads := c.linear(tokens)
-	prefill, prefillReads := c.prefill(b)
-	kind := func(reads bool, read, compute string) string {
-		if reads {
-			return read
-		}
-		return compute
-	}
+	at := pointAt(tokens)
 	var terms []Term
 	for _, t := range []struct {
 		name string
 		time Fixed
 	}{
-		{kind(linearReads, "weights, read", "weights, computed"), linear},
-		{kind(prefillReads, "prefill attention, read", "prefill attention, computed"), prefill},
-		{"decode attention", scale(c.perContext, context) + scale(c.perWindow, windowed)},
-		{"recurrent state", c.state.times(int64(b.Decodes) + int64(b.Prefills))},
-		{"communication", c.links(tokens)},
-		{"host", c.hostTime(b)},
-		{"constant", c.constant(b)},
+		{TermProducts, c.products.duration(at)},
+		{TermExperts, c.experts.duration(at)},
+		{TermHead, c.head.duration(pointAt(sequences))},
+		{TermSmall, c.small.duration(at)},
+		{TermPrefill, c.prefill(b)},
+		{TermDecode, min(maxFixed, c.decode(b)+scale(c.perContext, context)+scale(c.perWindow, windowed))},
+		{TermState, c.state.times(sequences)},
+		{TermLinks, c.links.duration(at)},
+		{TermHost, c.hostTime(b)},
+		{TermConstant, c.constant(b)},
 	} {
 		if t.time > 0 {
 			terms = append(terms, Term{t.name, t.time.Duration()})

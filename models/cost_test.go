@@ -1,8 +1,8 @@
 package models
 
 import (
+	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,133 +27,192 @@ func wantUs(t *testing.T, what string, got Fixed, us float64) {
 	}
 }
 
-// TestDenseByHand: llama-3.1-8b in bf16 on one H100, profile h100-vllm.
-//
-// Per layer 2·4096·4096 + 2·4096·1024 + 3·4096·14336 = 218,103,808 parameters, 32 layers 6,979,321,856; the output head
-// 128256·4096 = 525,336,576.
+// TestDenseByHand: llama-3.1-8b in bf16 on one H100, profile physical, rates of catalogue/ops.yaml rounded by hand.
 func TestDenseByHand(t *testing.T) {
-	c := cost(t, Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm")}, "h100-vllm")
-
-	// 32 decodes. Weights 2 · 7,504,658,432 bytes / 2.8e6 per µs = 5360.470; ·0.9 = 4824.423
-	// compute: 2·32·6,979,321,856 / (989.5e6 · 0.9·32/192) = 3009.44, less
-	// host: 62·32 + 58·32 = 3840
-	wantUs(t, "32 decodes", c.Base(Batch{Decodes: 32}), 4824.423+3840)
-	// 131,072 bytes / 2.8e6 per µs · 1.1
-	wantUs(t, "1000 tokens of context", 1000*c.PerContext(), 51.49257)
-	if c.PerWindow() != 0 || c.Window() != 0 {
-		t.Error("a window in a model without")
+	o := h100Ops(t)
+	c := cost(t, Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm")}, "physical")
+	terms := map[string]float64{}
+	for _, term := range c.Terms(Batch{Decodes: 32}, 32*1000, 0) {
+		terms[term.Name] = float64(term.Duration) / 1e3
 	}
-
-	// A prompt of 2048. Compute 2·6,979,321,856·(2048+160) / (989.5e6 · 0.9) = 34,608.52; ·0.9 = 31,147.67
-	// attention: 4·32 layers·32 heads·128 · 2048²/2 / (0.6 · 989.5e6) = 1851.97; ·1.05 = 1944.56
-	// host: 62·32 + 58 = 2042
-	prompt := Batch{Prefills: 1, PrefillTokens: 2048, PrefillPairs: 2048 * 2048, PrefillContext: 2048}
-	wantUs(t, "a prompt of 2048", c.Base(prompt), 31147.67+1944.56+2042)
-
-	// 4 tokens after 100,000: attention reads KV, 100,004·131,072 / 2.8e6 = 4681.33; ·1.05 = 4915.39,
-	// not 4·32·32·128·(4·100,000 + 8) / 593.7e6 = 353. Weights as above; host 62·32 + 58.
-	tail := Batch{Prefills: 1, PrefillTokens: 4, PrefillPairs: 4 * (2*100_000 + 4), PrefillContext: 100_004}
-	wantUs(t, "4 tokens after 100,000", c.Base(tail), 4824.423+4915.39+2042)
-
+	// Per layer 32 rows times: 6144 x 4096 (queries, keys, values), 4096 x 4096, 28,672 x 4096 (gate, up), 4096 x 14,336.
+	g := o.GEMMBF16
+	products := 32 * (g.Us(32, 6144, 4096, 2, false) + g.Us(32, 4096, 4096, 2, false) + g.Us(32, 28_672, 4096, 2, false) + g.Us(32, 4096, 14_336, 2, false))
+	for name, want := range map[string]float64{
+		TermProducts: products,
+		// 128,256 logits per sequence, 12 bytes each to sample.
+		TermHead: g.Us(32, 128_256, 4096, 2, false) + o.Sampler.FloorUs + 32*128_256*12/(o.Sampler.TBs*1e6),
+		// Two norms, rotary embedding, activation. Bytes per token and layer: 16·4096 for the norms, 4·(32 + 8)·128 for
+		// queries and keys, 6·14,336 for the activation.
+		TermSmall: 32 * (4*o.Small.FloorUs + 32*(65_536+20_480+86_016)/(o.Small.TBs*1e6)),
+		// 32 sequences of 8 KV heads, and 1000 tokens of 2·8·128·2 bytes each.
+		TermDecode: 32 * (o.DecodeBF16.FloorUs + 32*8*o.DecodeBF16.UnitNs/1e3 + 32*1000*4096/(o.DecodeBF16.TBs*1e6)),
+	} {
+		if math.Abs(terms[name]/want-1) > 1e-4 {
+			t.Errorf("%s takes %.3f µs, want %.3f", name, terms[name], want)
+		}
+		delete(terms, name)
+	}
+	if len(terms) > 0 {
+		t.Errorf("terms without a reason: %v", terms)
+	}
+	// 7.5 GB of weights at 2.85 TB/s are 5.3 ms: floors and partly filled multiprocessors add 0.4.
+	if products < 4900 || products > 5700 {
+		t.Errorf("the products take %.0f µs, want about 5.3 ms", products)
+	}
 	if len(c.Estimates()) != 0 {
 		t.Errorf("a dense model on H100 is an estimate: %v", c.Estimates())
 	}
 	if c.Base(Batch{}) != 0 {
 		t.Error("an empty step takes time")
 	}
-	if got, want := c.RequestDelay(10_000), 8*time.Millisecond+3500*time.Microsecond; got != want {
-		t.Errorf("a prompt of 10,000 tokens is queued after %v, want %v", got, want)
+}
+
+// TestShortQueryOnLongContext: what agents send, 500 new tokens after 100,000 cached ones, on a 70B model over 8 GPUs.
+func TestShortQueryOnLongContext(t *testing.T) {
+	o := h100Ops(t)
+	c := cost(t, Deployment{Model: lookup(t, "llama-3.1-70b"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: 8}}, "physical")
+	doubled := 500.0 * (2*100_000 + 500)
+	b := Batch{Prefills: 1, PrefillTokens: 500, PrefillPairs: int64(doubled), PrefillContext: 100_500}
+	// 8 query heads and 1 KV head per GPU: half a tile of padding is 64/8 = 8 queries, each of which sees all keys.
+	k := o.PrefillBF16
+	pairs := doubled/2 + 8*100_500
+	layer := 8*(500*k.TokenNs/1e3+pairs*(4*128/(k.TFLOPS*1e6)+k.PairPs/1e6)) + math.Sqrt(doubled)*k.TailNs/1e3
+	layer += max(0, k.FloorUs-o.DecodeBF16.FloorUs)
+	wantUs(t, "attention of 500 tokens after 100,000", c.prefill(b), 80*layer)
+	// The same number of pairs in a prompt without a past fills the GPU as well; one in ten heads would not.
+	if share := math.Sqrt(doubled) * k.TailNs / 1e3 / layer; share < 0.05 || share > 0.3 {
+		t.Errorf("the tail is %.0f%% of attention, want 5 to 30%%", share*100)
 	}
-	if got, want := c.TokenDelay(), 46*time.Microsecond; got != want {
-		t.Errorf("a token is delayed by %v, want %v", got, want)
+	// One token after 1,000,000 only reads: 1,000,001 keys of 2·128·2 bytes.
+	tail := Batch{Prefills: 1, PrefillTokens: 1, PrefillPairs: 2*1_000_000 + 1, PrefillContext: 1_000_001}
+	if read := 80 * 1_000_001 * 512 / (o.DecodeBF16.TBs * 1e6); us(c.prefill(tail)) < read {
+		t.Errorf("one token after a million takes %.0f µs, less than reading the keys (%.0f)", us(c.prefill(tail)), read)
 	}
 }
 
-// TestMoEByHand: qwen3-30b-a3b in bf16 on two H100s, profile h100-vllm, 16 decodes.
-//
-// Attention per layer and GPU: 2·2048·(16 heads · 128) + 2·2048·(2 heads · 128) = 9,437,184 parameters; router
-// 2048·128 = 262,144. Of 128 experts 1 − (1 − 8/128)^16 = 0.643926 are read, half a GPU: 0.643926 · 128 · 3·2048·768 / 2
-// = 194,460,300 parameters. 48 layers: 9,799,665,300. Output head 151936·2048/2 = 155,582,464.
-//
-// weights: 2 · 9,955,247,800 bytes / 2.8e6 = 7110.891; ·0.9 = 6399.80
-// compute, active experts 8·3·2048·768/2 = 18,874,368: 2·48·28,573,696·(16+160) / (989.5e6·0.9) = 542.1, less
-// reduce: 2·48·(4.3 + 16·2048·2/0.32e6) = 432.461; ·1.1 = 475.707
-// host: 62·48 + 58·16 = 3904
-func TestMoEByHand(t *testing.T) {
-	d := Deployment{Model: lookup(t, "qwen3-30b-a3b"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: 2, Expert: 2}}
-	c := cost(t, d, "h100-vllm")
-	wantUs(t, "16 decodes", c.Base(Batch{Decodes: 16}), 6399.80+475.707+3904)
-	wantUs(t, "1000 tokens of context", 1000*c.PerContext(), 98_304/2/2.8e6*1000*1.1)
-	if why := c.Estimates(); len(why) != 1 || !strings.Contains(why[0], "experts") {
-		t.Errorf("a model with experts is calibrated: %v", why)
-	}
-}
-
-// TestWindowsByHand: gpt-oss-20b has 12 full layers and 12 with a window of 128; 2·8·64·2 bytes each.
+// TestWindowsByHand: gpt-oss-20b has 12 full layers and 12 with a window of 128; 2·8·64·2 bytes per token and layer.
 func TestWindowsByHand(t *testing.T) {
+	o := h100Ops(t)
 	c := cost(t, Deployment{Model: lookup(t, "gpt-oss-20b"), GPU: gpu(t, "h100-sxm")}, "physical")
-	const layers = 12 * 2 * 8 * 64 * 2 / 2.8e6 * 1000
+	layers := 12 * 2 * 8 * 64 * 2 / (o.DecodeBF16.TBs * 1e6) * 1000
 	wantUs(t, "1000 tokens of context", 1000*c.PerContext(), layers)
 	wantUs(t, "1000 tokens in windows", 1000*c.PerWindow(), layers)
 	if c.Window() != 128 {
 		t.Errorf("the window is %d", c.Window())
 	}
-	// A prompt of 4096: 4·12·64·64 flops per pair, 4096²/2 pairs in full layers, 4096·128 in windows.
+	// A prompt of 4096, 64 query heads in groups of 8: per layer 4096²/2 pairs or 4096·128 in a window, and 8 padding
+	// queries that see 4096 keys, or 4096 again in a window layer, whose bound is 4096 + 128.
+	k := o.PrefillBF16
+	layer := func(pairs, keys float64) float64 {
+		return 64*(4096*k.TokenNs/1e3+(pairs+8*keys)*(4*64/(k.TFLOPS*1e6)+k.PairPs/1e6)) + math.Sqrt(2*pairs)*k.TailNs/1e3
+	}
 	prompt := Batch{Prefills: 1, PrefillTokens: 4096, PrefillPairs: 4096 * 4096, PrefillContext: 4096}
-	got, _ := c.prefill(prompt)
-	wantUs(t, "attention of 4096 tokens", got, 4*12*64*64*(4096*4096/2+4096*128)/(0.6*989.5e6))
+	floors := 24 * max(0, k.FloorUs-o.DecodeBF16.FloorUs)
+	wantUs(t, "attention of 4096 tokens", c.prefill(prompt), 12*layer(4096*4096/2, 4096)+12*layer(4096*128, 4096)+floors)
 }
 
-// TestAgainstFormula compares with the formula of StepCost written out in floating point, µs.
-func TestAgainstFormula(t *testing.T) {
-	h100 := gpu(t, "h100-sxm")
-	reduce := map[int][2]float64{1: {0, math.Inf(1)}, 2: {4.3, 0.32e6}, 4: {4.7, 0.23e6}, 8: {4.9, 0.25e6}}
-	for _, name := range []string{"llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "qwen3-235b-a22b", "minimax-m2.5"} {
-		for _, tp := range []int{1, 2, 4, 8} {
-			for _, dtype := range []DType{BF16, FP8} {
-				m := lookup(t, name)
-				c := cost(t, Deployment{Model: m, GPU: h100, Weights: dtype, Parallelism: Parallelism{Tensor: tp}}, "h100-vllm")
-				rapid.Check(t, func(t *rapid.T) {
-					b := batch(t)
-					b.PrefillPairs %= 1e12 // far from saturation
-					context := rapid.Int64Range(0, 1e7).Draw(t, "context")
-					if b.Prefills > 0 && b.PrefillTokens == 0 {
-						b.PrefillTokens = 1
-					}
-					T := float64(b.Decodes + b.PrefillTokens)
-					if T == 0 {
-						return
-					}
-					L, d, heads, kv, D, split := float64(m.Layers), float64(m.Hidden), float64(m.Heads), float64(m.KVHeads), float64(m.HeadDim), float64(tp)
-					kv = max(1, kv/split) // KV heads of one GPU
-					attention := 2*d*heads*D/split + 2*d*kv*D
-					ffn, active, router := 3*d*float64(m.FFN)/split, 3*d*float64(m.FFN)/split, 0.0
-					if m.MoE.Experts > 0 {
-						E, k := float64(m.MoE.Experts), float64(m.MoE.Active)
-						expert := 3 * d * float64(m.MoE.FFN) / split
-						ffn, active, router = E*(1-math.Pow(1-k/E, T))*expert, k*expert, d*E
-					}
-					size, efficiency, knee, peak := 2.0, 0.90, 160.0, 989.5e6
-					if dtype == FP8 {
-						size, efficiency, knee, peak = 1, 0.78, 144, 1979e6
-					}
-					weights := (L*((attention+ffn)*size+router*2) + float64(m.Vocab)*d/split*2) / 2.8e6
-					compute := 2 * T * L * (attention + active + router) / (efficiency * T / (T + knee) * peak)
-					kvBytes := 2 * L * kv * D * 2
-					prefill := max(4*L*heads/split*D*float64(b.PrefillPairs)/2/(0.60*989.5e6), kvBytes*float64(b.PrefillContext)/2.8e6)
-					decode := kvBytes * float64(context) / 2.8e6
-					links := 2 * L * (reduce[tp][0] + T*d*2/reduce[tp][1])
-					host := 62*L + 58*float64(b.Decodes+b.Prefills)
-					want := 0.9*max(weights, compute) + 1.05*prefill + 1.1*decode + 1.1*links + host
-					got := float64(c.Base(b)+Fixed(context)*c.PerContext()) / FixedPerNs / 1e3
-					if math.Abs(got/want-1) > 1e-5 {
-						t.Fatalf("%s tp%d %s, %+v, context %d: %.3f µs, want %.3f", name, tp, dtype, b, context, got, want)
-					}
-				})
-			}
+// TestExpertsByHand: qwen3-30b-a3b in bf16 on two H100s, 16 decodes: of 128 experts 1 − (1 − 8/128)^16 = 0.643926 are
+// touched. Experts either split over both GPUs, or half of them on each.
+func TestExpertsByHand(t *testing.T) {
+	o := h100Ops(t)
+	router := o.GEMMBF16.Us(16, 128, 2048, 2, false) + o.Small.FloorUs
+	for _, s := range []struct {
+		expert  int
+		share   float64
+		touched float64
+		columns float64
+	}{{1, 1, 0.643926 * 128, 384}, {2, 0.5, 0.643926 * 64, 768}} {
+		d := Deployment{Model: lookup(t, "qwen3-30b-a3b"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: 2, Expert: s.expert}}
+		c := cost(t, d, "physical")
+		want := 48 * (router + o.MoEBF16.Us(16*8, s.share, s.touched, 2048, s.columns, 2))
+		wantUs(t, fmt.Sprintf("experts over %d GPUs", s.expert), c.experts.duration(pointAt(16)), want)
+		// Two all-reduces of 16·2048·2 bytes per layer, whichever way experts are spread.
+		wantUs(t, "communication", c.links.duration(pointAt(16)), 96*o.AllReduce.Two.Us(65_536))
+		if why := c.Estimates(); len(why) != 1 || !strings.Contains(why[0], "experts") {
+			t.Errorf("a model with experts is calibrated: %v", why)
 		}
 	}
 }
+
+// TestLatentAttentionByHand: deepseek-v3 over 8 GPUs, 16 heads each; the latent of a token is 576 numbers.
+func TestLatentAttentionByHand(t *testing.T) {
+	o := h100Ops(t)
+	d := Deployment{Model: lookup(t, "deepseek-v3"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: 8}}
+	c := cost(t, d, "physical")
+	k := o.MLABF16
+	read, compute := 576*2/(k.TBs*1e6), 16*2*(512+512+64)/(k.DecodeTFLOPS*1e6)
+	wantUs(t, "1000 tokens of context", 1000*c.PerContext(), 61*1000*max(read, compute))
+	// 100 new tokens after 1000 cached ones: 100·1000 + 100²/2 pairs of 192 + 128 numbers, and 1000 latents that are
+	// expanded to 256 numbers per head.
+	pairs := 100.0*1000 + 100*100/2
+	layer := k.PrefillFloorUs - k.FloorUs + 16*(100*k.TokenNs/1e3+pairs*2*320/(k.PrefillTFLOPS*1e6)) +
+		1000*16*2*512*256/(o.GEMMBF16.TFLOPS*1e6)
+	b := Batch{Prefills: 1, PrefillTokens: 100, PrefillPairs: int64(2 * pairs), PrefillContext: 1100}
+	wantUs(t, "100 tokens after 1000", c.prefill(b), 61*layer)
+}
+
+// TestLinksByHand: which collectives a layer has.
+func TestLinksByHand(t *testing.T) {
+	o := h100Ops(t)
+	for _, s := range []struct {
+		name, model string
+		p           Parallelism
+		want        float64 // µs, for 64 tokens per rank
+	}{
+		{"one GPU", "llama-3.1-8b", Parallelism{}, 0},
+		{"dense over 4", "llama-3.1-8b", Parallelism{Tensor: 4}, 64 * o.AllReduce.Four.Us(64*4096*2)},
+		// 4 data ranks: nothing for attention; 48 layers send each token to 4 GPUs of its 8 experts at most, and back.
+		{"experts and data", "qwen3-30b-a3b", Parallelism{Data: 4, Expert: 4}, 48 * 2 * o.AllToAll.Four.Us(4*64*2048*2)},
+		// Experts split over all: an all-reduce of all ranks' tokens.
+		{"data alone", "qwen3-30b-a3b", Parallelism{Data: 4}, 48 * o.AllReduce.Four.Us(4*64*2048*2)},
+		// 16 GPUs are two nodes: NCCL's floor for 8 by 4/3, twice 15/16 of the bytes at 50 GB/s.
+		{"two nodes", "llama-3.1-8b", Parallelism{Tensor: 16}, 64 * (o.NCCLAllReduce.Eight.FloorUs*4/3 + 2*64*4096*2*15/16/50e3)},
+	} {
+		c := cost(t, Deployment{Model: lookup(t, s.model), GPU: gpu(t, "h100-sxm"), Parallelism: s.p}, "physical")
+		wantUs(t, s.name, c.links.duration(pointAt(64)), s.want)
+	}
+}
+
+// TestHost: factors multiply physical terms alone, host times add up.
+func TestHost(t *testing.T) {
+	d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm")}
+	p := &Profile{Name: "test", Linear: 1, PrefillAttention: 1, DecodeAttention: 1, Communication: 1}
+	bare, err := d.StepCostOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.LayerUs, p.StepUs, p.RequestUs, p.PrefillTokenUs = 3, 100, 7, 0.5
+	p.AdmissionUs, p.PromptTokenUs, p.OutputTokenUs = 8000, 0.35, 46
+	p.Linear = 2
+	full, err := d.StepCostOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Batch{Decodes: 10, Prefills: 2, PrefillTokens: 200, PrefillPairs: 2 * 100 * 100, PrefillContext: 200}
+	at := pointAt(210)
+	linear := us(bare.products.duration(at) + bare.small.duration(at) + bare.head.duration(pointAt(12)))
+	// 3 µs for each of 32 layers, 7 for each of 12 sequences, 0.5 for each of 200 prompt tokens
+	wantUs(t, "a step with host times", full.Base(b), us(bare.Base(b))+linear+32*3+100+12*7+200*0.5)
+	if got, want := full.RequestDelay(10_000), 8*time.Millisecond+3500*time.Microsecond; got != want {
+		t.Errorf("a prompt of 10,000 tokens is queued after %v, want %v", got, want)
+	}
+	if got, want := full.TokenDelay(), 46*time.Microsecond; got != want {
+		t.Errorf("a token is delayed by %v, want %v", got, want)
+	}
+}
+
+// h100Ops is the catalogue's rates.
+func h100Ops(t *testing.T) *Ops {
+	t.Helper()
+	o, err := gpu(t, "h100-sxm").Ops()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func us(f Fixed) float64 { return float64(f) / FixedPerNs / 1e3 }
 
 // batch draws a batch, every field by itself, up to the documented limits.
 func batch(t *rapid.T) Batch {
@@ -227,32 +286,6 @@ func TestTermsAddUp(t *testing.T) {
 	}
 }
 
-func TestTerms(t *testing.T) {
-	c := cost(t, Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm")}, "h100-vllm")
-	names := func(terms []Term) (out []string) {
-		for _, term := range terms {
-			out = append(out, term.Name)
-		}
-		return out
-	}
-	for _, s := range []struct {
-		b       Batch
-		context int64
-		want    []string
-	}{
-		{Batch{}, 0, nil},
-		{Batch{Decodes: 1}, 1000, []string{"weights, read", "decode attention", "host"}},
-		{Batch{Prefills: 1, PrefillTokens: 8192, PrefillPairs: 8192 * 8192, PrefillContext: 8192}, 0,
-			[]string{"weights, computed", "prefill attention, computed", "host"}},
-		{Batch{Prefills: 1, PrefillTokens: 1, PrefillPairs: 2*10_000 + 1, PrefillContext: 10_001}, 0,
-			[]string{"weights, read", "prefill attention, read", "host"}},
-	} {
-		if got := names(c.Terms(s.b, s.context, 0)); !slices.Equal(got, s.want) {
-			t.Errorf("%+v: terms %q, want %q", s.b, got, s.want)
-		}
-	}
-}
-
 func TestSaturation(t *testing.T) {
 	c := cost(t, Deployment{Model: lookup(t, "kimi-k2"), GPU: gpu(t, "l40s"), Parallelism: Parallelism{Pipeline: 61}}, "h100-vllm")
 	most := Batch{Decodes: math.MaxInt32, Prefills: math.MaxInt32, PrefillTokens: 10_000_000, PrefillPairs: math.MaxInt64, PrefillContext: math.MaxInt64}
@@ -293,20 +326,13 @@ func TestFixedSteps(t *testing.T) {
 }
 
 func TestExpertCoverage(t *testing.T) {
-	got := expertCoverage(8, 2, 1) // each token leaves 6/8 untouched
-	for i, want := range []float64{0, 0.25, 1 - 0.5625, 1 - 0.421875} {
-		if math.Abs(got[i]-want) > 1e-12 {
-			t.Errorf("%d tokens touch %g of 8 experts, want %g", i, got[i], want)
+	for tokens, want := range []float64{0, 0.25, 1 - 0.5625, 1 - 0.421875} { // each token leaves 6/8 untouched
+		if got := expertCoverage(MoE{Experts: 8, Active: 2}, float64(tokens)); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%d tokens touch %g of 8 experts, want %g", tokens, got, want)
 		}
 	}
-	if last := got[len(got)-1]; last < 1-1e-6 {
-		t.Errorf("the table ends at %g", last)
-	}
-	if got := expertCoverage(8, 2, 2)[1]; math.Abs(got-(1-0.5625)) > 1e-12 {
-		t.Errorf("a token on each of two ranks touches %g, want 0.4375", got)
-	}
-	if got := expertCoverage(16, 16, 1); !slices.Equal(got, []float64{0, 1}) {
-		t.Errorf("all experts active: %v", got)
+	if got := expertCoverage(MoE{Experts: 16, Active: 16}, 1); got != 1 {
+		t.Errorf("all experts active: %g", got)
 	}
 }
 

@@ -12,8 +12,8 @@ type Fixed int64
 // FixedPerNs is the number of units of Fixed in a nanosecond.
 const FixedPerNs = 1 << 16
 
-// maxFixed bounds each term of a step, about 4.9 hours, so that the few terms of a step cannot overflow.
-const maxFixed Fixed = 1 << 60
+// maxFixed bounds each term of a step, about 2.4 hours, so that the terms of a step cannot overflow.
+const maxFixed Fixed = 1 << 59
 
 // newFixed rounds ns, which is not negative, once.
 func newFixed(ns float64) Fixed {
@@ -47,7 +47,7 @@ func (r rate) times(n int64) Fixed {
 		return 0
 	}
 	hi, lo := bits.Mul64(uint64(r), uint64(n))
-	if hi >= 1<<(60-64+rateShift) {
+	if hi >= 1<<(59-64+rateShift) {
 		return maxFixed
 	}
 	return Fixed(hi<<(64-rateShift) | lo>>rateShift)

@@ -25,6 +25,9 @@ type Profile struct {
 	StepUs         float64 `yaml:"step_us"`          // per step
 	RequestUs      float64 `yaml:"request_us"`       // per sequence in the step
 	PrefillTokenUs float64 `yaml:"prefill_token_us"` // per prompt token in the step
+	// SyncRequestUs is per sequence where the host prepares a step only after the one before it: vLLM before 0.14, whose
+	// asynchronous scheduling hides it.
+	SyncRequestUs float64 `yaml:"sync_request_us"`
 
 	// Time outside the engine's steps, in µs.
 	AdmissionUs   float64 `yaml:"admission_us"`    // a0: from arrival to the engine's queue
@@ -113,6 +116,7 @@ func (p *Profile) Validate() error {
 		{"step_us", p.StepUs, 0, maxUs},
 		{"request_us", p.RequestUs, 0, maxUnitUs},
 		{"prefill_token_us", p.PrefillTokenUs, 0, maxUnitUs},
+		{"sync_request_us", p.SyncRequestUs, 0, maxUnitUs},
 		{"admission_us", p.AdmissionUs, 0, maxUs},
 		{"prompt_token_us", p.PromptTokenUs, 0, maxUnitUs},
 		{"output_token_us", p.OutputTokenUs, 0, maxUs},
@@ -143,7 +147,7 @@ func (e *Envelope) validate(profile string) error {
 
 // RequestDelay is the time from a request's arrival to its being queued in the engine: HTTP, templating, tokenising.
 func (c *StepCost) RequestDelay(promptTokens int) time.Duration {
-	return c.admission + c.promptToken.times(int64(promptTokens)).Duration()
+	return c.admission + c.admissionToken.times(int64(promptTokens)).Duration()
 }
 
 // TokenDelay is the time from the end of a step to the client for each output token. It does not hold up the engine.

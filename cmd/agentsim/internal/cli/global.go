@@ -120,7 +120,7 @@ with its tool calls and all its subagents.`,
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
-	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g), newConfig(g))
+	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g), newCalibrate(g), newConfig(g))
 	return root
 }
 
