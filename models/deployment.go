@@ -168,6 +168,13 @@ func (d *Deployment) validateSplit() error {
 	return nil
 }
 
+// AsyncScheduling tells whether the engine schedules a step while the one before it runs: the default of vLLM from
+// 0.14 on (release notes of v0.14.0).
+func (d *Deployment) AsyncScheduling() bool {
+	major, minor, err := parseVersion(d.WithDefaults().EngineVersion)
+	return err == nil && (major > 0 || minor >= 14)
+}
+
 // parseVersion reads "0.19", "0.19.1" or "v0.19".
 func parseVersion(s string) (major, minor int, err error) {
 	head, tail, ok := strings.Cut(strings.TrimPrefix(s, "v"), ".")

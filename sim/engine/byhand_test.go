@@ -83,6 +83,17 @@ func TestByHand(t *testing.T) {
 			"30ms r0 finished",    // 25 + 5: the last tokens of both
 			"30ms r1 finished",
 		}},
+		{"a prefill misses a step that is scheduled already", Options{MaxSeqs: 8, MaxBatchedTokens: 8192, ReserveFull: true, Async: true}, roomy, []arrival{
+			{at: 0, path: node(1, 6), input: 100, output: 4, cancel: Never},
+			{at: 4 * ms, path: node(2, 3), input: 50, output: 2, cancel: Never},
+		}, []string{
+			"0s r0 admitted",
+			"10ms r0 first token",
+			"15ms r1 admitted",    // the step from 10 to 15 was scheduled at 0
+			"30ms r1 first token", // 15 + 10 + 5: r0's third token
+			"35ms r0 finished",
+			"35ms r1 finished",
+		}},
 		{"a prompt in chunks", chunked, roomy, []arrival{
 			{path: node(1, 15), input: 250, output: 2, cancel: Never},
 			{path: node(2, 1), input: 30, output: 1, cancel: Never},

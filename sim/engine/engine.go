@@ -52,6 +52,9 @@ type Options struct {
 	ReserveFull bool
 	// StateBlocks is held by each running request besides its tokens' blocks (sliding windows, recurrent states).
 	StateBlocks int32
+	// Async schedules a step when the one before it begins (vLLM: async_scheduling, the default from 0.14), so that a
+	// request that arrives during a step misses the next one as well. With nothing running it is taken at once.
+	Async bool
 	// Worker numbers the engine in the history that engines share.
 	Worker int
 }
@@ -89,6 +92,7 @@ type Engine struct {
 	history *History
 
 	waiting, running list
+	coming           list  // arrived too late for the step to be scheduled next
 	order            int64 // numbers admissions
 	partial          *Request
 	finish           finishHeap
@@ -167,7 +171,7 @@ func (e *Engine) Next() time.Duration {
 }
 
 // Waiting and Running count the requests in the engine.
-func (e *Engine) Waiting() int { return e.waiting.size }
+func (e *Engine) Waiting() int { return e.waiting.size + e.coming.size }
 
 // Running counts the requests that hold blocks.
 func (e *Engine) Running() int { return e.running.size }
@@ -181,6 +185,14 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 	if r.limit = r.Output; r.MaxOutput > r.limit && e.style.fits(r.Input, r.MaxOutput) {
 		r.limit = r.MaxOutput
 	}
+	if e.Async && e.running.size > 0 && (e.busy || e.start == now) {
+		r.state = coming
+		e.coming.pushBack(r)
+		if e.busy {
+			e.truncate(now)
+		}
+		return
+	}
 	e.waiting.pushBack(r)
 	if e.busy && e.style.admits() {
 		e.truncate(now)
@@ -190,6 +202,9 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 // Cancel removes a request that its client gave up: at once when it waits, with the step in flight when it runs.
 func (e *Engine) Cancel(now time.Duration, r *Request) {
 	switch r.state {
+	case coming:
+		e.coming.remove(r)
+		r.state = idle
 	case waiting:
 		e.waiting.remove(r)
 		r.state = idle

@@ -17,6 +17,7 @@ type walker struct {
 	jobs map[*Request]*job
 	// running is in order of admission; scheduled are those of the step in flight, in the order of its scheduling.
 	waiting, running, scheduled []*job
+	coming                      []*job // arrived too late for the step to be scheduled next
 	aborts                      []*job
 
 	busy       bool
@@ -62,18 +63,25 @@ func (o *walker) Next() time.Duration {
 }
 
 // enqueue adds a request. Its longest output is what its client asks for, where that fits.
-func (o *walker) enqueue(r *Request, fits func(input, output int32) bool) {
+func (o *walker) enqueue(now time.Duration, r *Request, fits func(input, output int32) bool) {
 	j := &job{Request: r, blocks: blockTable{path: r.Path}, most: r.Output}
 	if r.MaxOutput > r.Output && fits(r.Input, r.MaxOutput) {
 		j.most = r.MaxOutput
 	}
 	o.jobs[r] = j
+	if o.Async && len(o.running) > 0 && (o.busy || o.end == now) {
+		o.coming = append(o.coming, j)
+		return
+	}
 	o.waiting = append(o.waiting, j)
 }
 
 func (o *walker) Cancel(now time.Duration, r *Request) {
 	j := o.jobs[r]
-	if i := slices.Index(o.waiting, j); i >= 0 {
+	if i := slices.Index(o.coming, j); i >= 0 {
+		o.coming = slices.Delete(o.coming, i, i+1)
+		j.done = true
+	} else if i := slices.Index(o.waiting, j); i >= 0 {
 		o.waiting = slices.Delete(o.waiting, i, i+1)
 		j.done = true
 	} else if !j.done {
@@ -220,7 +228,7 @@ func (o *oracle) resident() map[slot]bool { return o.pool.resident() }
 func (o *oracle) evicted() int64          { return o.pool.evicted }
 
 func (o *oracle) Enqueue(now time.Duration, r *Request) {
-	o.enqueue(r, func(input, output int32) bool {
+	o.enqueue(now, r, func(input, output int32) bool {
 		return o.pool.blocksFor(input+max(0, output-1))+int(o.StateBlocks) <= o.pool.Blocks
 	})
 }
@@ -238,11 +246,12 @@ func (o *oracle) Schedule(now time.Duration) ([]Outcome, error) {
 		o.end, o.frac = now, 0
 	}
 	var outcomes []Outcome
-	preempted := true
-	for preempted && len(o.scheduled) == 0 {
-		var more []Outcome
-		more, preempted = o.scheduleStep(now)
+	for again := true; again && len(o.scheduled) == 0; {
+		more, preempted := o.scheduleStep(now)
 		outcomes = append(outcomes, more...)
+		again = preempted || len(o.coming) > 0
+		o.waiting = append(o.waiting, o.coming...)
+		o.coming = nil
 	}
 	if len(o.scheduled) == 0 {
 		if len(o.waiting) > 0 {

@@ -62,7 +62,8 @@ type Recomputed struct {
 type state uint8
 
 const (
-	idle state = iota
+	idle   state = iota
+	coming       // to wait from the next step boundary on
 	waiting
 	prefilling
 	decoding

@@ -41,6 +41,8 @@ func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 		if batch, again, err = e.style.fill(now); err != nil {
 			return e.outcomes, err
 		}
+		again = again || e.coming.size > 0
+		e.welcome()
 		if batch.Decodes+batch.Prefills > 0 {
 			e.launch(batch)
 			return e.outcomes, nil
@@ -51,6 +53,15 @@ func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 			e.Worker, now, e.waiting.head.ID, e.kv.Free(), errStuck)
 	}
 	return e.outcomes, nil
+}
+
+// welcome lets the requests that came too late for the step just scheduled wait for the next.
+func (e *Engine) welcome() {
+	for r := e.coming.head; r != nil; r = e.coming.head {
+		e.coming.remove(r)
+		r.state = waiting
+		e.waiting.pushBack(r)
+	}
 }
 
 // begin moves a waiting request to the running ones. Its first computed tokens are cached, cached blocks in all.

@@ -45,7 +45,7 @@ func newSGLangOracle(o Options, cost *models.StepCost, kv kvcache.Options) *sgla
 
 func (o *sglangOracle) Enqueue(now time.Duration, r *Request) {
 	size := o.kv.BlockSize
-	o.enqueue(r, func(input, output int32) bool {
+	o.enqueue(now, r, func(input, output int32) bool {
 		return int(input)+int(output)+size+int(o.StateBlocks)*size < o.kv.Blocks*size
 	})
 }

@@ -297,6 +297,7 @@ func randomWorkload(seed uint64) *workload {
 	w.MaxSeqs = 1 + r.IntN(6)
 	w.MaxBatchedTokens = max(w.MaxSeqs, 2+r.IntN(15))
 	w.ReserveFull = r.IntN(2) == 0
+	w.Async = seed%2 == 0
 	if r.IntN(4) == 0 {
 		w.StateBlocks = int32(1 + r.IntN(2))
 	}
