@@ -62,8 +62,8 @@ type Case struct {
 	// Queued tells that requests waited long for room: concurrency is not the batch size there, and the figures
 	// hang on the KV capacity more than on the step cost.
 	Queued bool
-	// Cost, when set, is the step cost to take as given.
-	Cost *models.StepCost
+	// Table, when set, has the step times, so that of a profile only the host terms count.
+	Table *models.StepTable
 
 	capture func() (*trace.Capture, error)
 	once    sync.Once
@@ -122,20 +122,32 @@ func (c *Case) simulate(ctx context.Context, profile *models.Profile) (*sim.Resu
 		return nil, c.err
 	}
 	plan := *c.plan
-	if c.Cost != nil {
-		plan.Cost = c.Cost
-	} else if profile != nil {
-		cost, err := plan.Hardware.StepCostOf(profile)
-		if err != nil {
-			return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
-		}
-		plan.Cost = cost
+	if err := c.price(&plan, profile); err != nil {
+		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
 	}
 	res, err := sim.Run(ctx, c.work, &plan, sim.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
 	}
 	return res, nil
+}
+
+// price gives the plan the step cost of a profile; nil is the deployment's own.
+func (c *Case) price(plan *sim.Plan, profile *models.Profile) (err error) {
+	if profile == nil && c.Table == nil {
+		return nil // Resolve has done it
+	}
+	if profile == nil {
+		if profile, err = models.LookupProfile(plan.Deployment.Cost.Profile); err != nil {
+			return err
+		}
+	}
+	if c.Table != nil {
+		plan.Cost, err = c.Table.StepCost(profile)
+	} else {
+		plan.Cost, err = plan.Hardware.StepCostOf(profile)
+	}
+	return err
 }
 
 // sum computes the figures of the requests that arrived in the part and completed. Throughput is what a closed loop of

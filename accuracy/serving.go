@@ -19,8 +19,11 @@ const maxLatencyMs = 1e8
 // with its mean TTFT and TPOT. Rows of disaggregated servers are left out, and so are repetitions.
 //
 // Rows of InferenceX send 10 requests a client with lengths uniform in 0.8 L to L (random-range-ratio 0.8), to vLLM
-// without prefix caching and with max_num_seqs = concurrency (benchmarks of SemiAnalysisAI/InferenceX @843c6254). The flags of the
-// other rows are not published: they are taken to have constant lengths.
+// without prefix caching and with max_num_seqs = concurrency (benchmarks of SemiAnalysisAI/InferenceX @843c6254). KV
+// entries are taken to be bf16 everywhere: with fp8 the rows of Llama-3.1-70B at TP2 would not have waited for room.
+//
+// The flags of the other rows are not published. Their prompts come neither all at once, as of clients in lockstep,
+// nor evenly: lengths vary by 2 % here, which stands for what the clients themselves add.
 func Serving(path string) ([]*Case, error) {
 	var cases []*Case
 	seen := map[string]bool{}
@@ -81,6 +84,9 @@ func servingCase(r *row) (*Case, error) {
 	}
 	d.Engine.Kind = r.text("backend")
 	if d.Engine.Kind == "vllm" {
+		if v := r.text("backend_version"); v != "" {
+			d.Engine.Version = v
+		}
 		d.Engine.MaxNumSeqs = clients
 		d.Cost.Profile = "h100-vllm"
 	} else {
@@ -93,7 +99,7 @@ func servingCase(r *row) (*Case, error) {
 	d.Load.Mode, d.Load.Concurrency = "concurrency", clients
 	d.Client.Timeout = 0
 	inferenceX := strings.Contains(r.text("silicon_data_source"), "2026-") || strings.Contains(r.text("silicon_data_source"), "db-dump")
-	short := 1.0
+	short := 0.98
 	if inferenceX {
 		short = 0.8
 		d.Engine.MaxModelLen = 10240
@@ -105,7 +111,7 @@ func servingCase(r *row) (*Case, error) {
 		Queued:     ttft > queuedMs,
 		capture: func() (*trace.Capture, error) {
 			return synth.Generate("plain", synth.Options{Programs: 10 * clients, Seed: 1, Set: []string{
-				fmt.Sprintf("input=%d:%d", int(short*float64(isl)), isl),
+				fmt.Sprintf("input=%d:%d", max(1, int(short*float64(isl))), isl),
 				fmt.Sprintf("output=%d:%d", max(1, int(short*float64(osl))), osl), "rate=0"}})
 		},
 	}

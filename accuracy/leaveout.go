@@ -1,0 +1,111 @@
+package accuracy
+
+import (
+	"context"
+	"slices"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// HeldOut is how a profile that was fitted without some cases predicts them.
+type HeldOut struct {
+	Name     string
+	Profile  models.Profile
+	Outcomes []Outcome
+}
+
+// LeaveOut fits once for each value of key, without the cases that have it, and predicts those. It searches less far
+// than Run: down from the start, without the last polish.
+func (f *Fitter) LeaveOut(ctx context.Context, key func(*Case) string) ([]HeldOut, error) {
+	var names []string
+	for _, c := range f.Cases {
+		names = append(names, key(c))
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) < 2 {
+		return nil, nil
+	}
+	var held []HeldOut
+	for _, name := range names {
+		rest := *f
+		rest.Cases = nil
+		var out []*Case
+		for _, c := range f.Cases {
+			if key(c) == name {
+				out = append(out, c)
+			} else {
+				rest.Cases = append(rest.Cases, c)
+			}
+		}
+		s, err := rest.newSearch()
+		if err != nil {
+			return nil, err
+		}
+		if err := s.descend(ctx, maxSteps); err != nil {
+			return nil, err
+		}
+		h := HeldOut{Name: name, Profile: *s.with(s.values)}
+		if h.Outcomes, err = Run(ctx, out, &h.Profile); err != nil {
+			return nil, err
+		}
+		held = append(held, h)
+	}
+	return held, nil
+}
+
+// Envelope is the range of steps that the cases cover, as far as their requests tell: of models, tensor-parallel sizes,
+// requests at a time, contexts, and prompt tokens in a step.
+func Envelope(ctx context.Context, cases []*Case, profile *models.Profile) (*models.Envelope, error) {
+	e := &models.Envelope{
+		Tensor:    models.Range{Least: 1 << 30},
+		Batch:     models.Range{Least: 1},
+		Context:   models.Range{Least: 1 << 30},
+		NewTokens: models.Range{Least: 1 << 30},
+	}
+	for _, c := range cases {
+		res, err := c.simulate(ctx, profile)
+		if err != nil {
+			return nil, err
+		}
+		if name := res.Plan.Hardware.Model.Name; !slices.Contains(e.Models, name) {
+			e.Models = append(e.Models, name)
+		}
+		widen(&e.Tensor, res.Plan.Hardware.Parallelism.Tensor)
+		together := concurrent(res.Requests)
+		widen(&e.Batch, together)
+		for i := range res.Requests {
+			q := &res.Requests[i]
+			computed := int(q.Input - max(0, q.Hit))
+			widen(&e.Context, int(q.Input))
+			widen(&e.Context, int(q.Input+q.Output))
+			widen(&e.NewTokens, min(computed, res.Plan.Engine.MaxNumBatchedTokens))
+			widen(&e.NewTokens, min(computed*together, res.Plan.Engine.MaxNumBatchedTokens))
+		}
+	}
+	slices.Sort(e.Models)
+	return e, nil
+}
+
+func widen(r *models.Range, n int) { r.Least, r.Most = min(r.Least, n), max(r.Most, n) }
+
+// concurrent is the most requests that ran at a time.
+func concurrent(requests []report.Request) int {
+	var begins, ends []int64
+	for i := range requests {
+		if q := &requests[i]; q.Admitted != report.None && q.End != report.None {
+			begins, ends = append(begins, int64(q.Admitted)), append(ends, int64(q.End))
+		}
+	}
+	slices.Sort(begins)
+	slices.Sort(ends)
+	most, ended := 0, 0
+	for i, at := range begins {
+		for ended < len(ends) && ends[ended] <= at {
+			ended++
+		}
+		most = max(most, i+1-ended)
+	}
+	return most
+}
