@@ -9,10 +9,20 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// decodes returns an engine on which a batch of requests has begun to decode, with room for 10,000 leaps, and the time.
-func decodes(b *testing.B, batch int) (*Engine, time.Duration) {
+// styled returns the options of a style, with room for a batch.
+func styled(style Style, batch int) Options {
+	return Options{Style: style, MaxSeqs: batch, MaxBatchedTokens: 1 << 20, ReserveFull: true,
+		SGLang: SGLangOptions{MaxPrefillTokens: 1 << 20, Conservativeness: 0.01}}
+}
+
+// pageSize is a style's own.
+func pageSize(style Style) int { return [...]int{VLLM: 16, SGLang: 1, TRTLLM: 32}[style] }
+
+// decodes returns an engine on which a batch of requests has begun to decode, with room for 1000 leaps, and the time.
+func decodes(b *testing.B, style Style, batch int) (*Engine, time.Duration) {
 	b.Helper()
-	e, err := New(Options{MaxSeqs: batch, MaxBatchedTokens: 1 << 20}, costs[2], kvcache.Options{BlockSize: 16, Blocks: 1 << 30, PrefixCaching: true}, nil)
+	size := pageSize(style)
+	e, err := New(styled(style, batch), costs[2], kvcache.Options{BlockSize: size, Blocks: 1 << 30, PrefixCaching: true}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -28,15 +38,15 @@ func decodes(b *testing.B, batch int) (*Engine, time.Duration) {
 }
 
 // benchmarkLeaps measures leaps of a batch of decodes: of one step each, or as long as they come.
-func benchmarkLeaps(b *testing.B, batch int, single bool) {
-	e, now := decodes(b, batch)
+func benchmarkLeaps(b *testing.B, style Style, batch int, single bool) {
+	e, now := decodes(b, style, batch)
 	steps, leaps := int64(0), 0
 	b.ReportAllocs()
 	for b.Loop() {
-		if leaps++; leaps%10_000 == 0 {
+		if leaps++; leaps%1000 == 0 {
 			b.StopTimer()
 			steps += e.Stats.Steps
-			e, now = decodes(b, batch)
+			e, now = decodes(b, style, batch)
 			b.StartTimer()
 		}
 		if _, err := e.Schedule(now); err != nil {
@@ -54,27 +64,37 @@ func benchmarkLeaps(b *testing.B, batch int, single bool) {
 // BenchmarkDecodeStep is a single step of decodes: its time does not depend on the size of the batch.
 func BenchmarkDecodeStep(b *testing.B) {
 	for _, batch := range []int{16, 64, 256} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) { benchmarkLeaps(b, batch, true) })
+		b.Run(fmt.Sprintf("vllm/batch=%d", batch), func(b *testing.B) { benchmarkLeaps(b, VLLM, batch, true) })
+		b.Run(fmt.Sprintf("sglang/batch=%d", batch), func(b *testing.B) { benchmarkLeaps(b, SGLang, batch, true) })
 	}
 }
 
 // BenchmarkLeap is as many steps as are taken at once: its time does not depend on their number.
 func BenchmarkLeap(b *testing.B) {
 	for _, batch := range []int{16, 256} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) { benchmarkLeaps(b, batch, false) })
+		b.Run(fmt.Sprintf("vllm/batch=%d", batch), func(b *testing.B) { benchmarkLeaps(b, VLLM, batch, false) })
+		b.Run(fmt.Sprintf("sglang/batch=%d", batch), func(b *testing.B) { benchmarkLeaps(b, SGLang, batch, false) })
 	}
 }
 
-// BenchmarkRequest is a whole request on an otherwise idle engine: 60 nodes of its prompt are cached, and it generates
-// 200 tokens in a node of its own.
+// BenchmarkRequest is a whole request on an otherwise idle engine: 60 nodes of its prompt, of 320 tokens each, are cached,
+// and it generates 200 tokens in a node of its own.
 func BenchmarkRequest(b *testing.B) {
-	e, err := New(Options{MaxSeqs: 256, MaxBatchedTokens: 8192, ReserveFull: true}, costs[2], kvcache.Options{BlockSize: 16, Blocks: 10_000, PrefixCaching: true}, NewHistory(2000))
+	for style, name := range []string{VLLM: "vllm", SGLang: "sglang", TRTLLM: "trtllm"} {
+		b.Run(name, func(b *testing.B) { benchmarkRequest(b, Style(style)) })
+	}
+}
+
+func benchmarkRequest(b *testing.B, style Style) {
+	size := pageSize(style)
+	blocks := int32(320 / size)
+	e, err := New(styled(style, 256), costs[2], kvcache.Options{BlockSize: size, Blocks: 160_000 / size, PrefixCaching: true}, NewHistory(2000))
 	if err != nil {
 		b.Fatal(err)
 	}
-	path := node(1, 20)
+	path := node(1, blocks)
 	for i := range trace.NodeID(60) {
-		path = below(path, i+2, 20)
+		path = below(path, i+2, blocks)
 	}
 	r := &Request{}
 	now := time.Duration(0)
@@ -83,7 +103,7 @@ func BenchmarkRequest(b *testing.B) {
 	for b.Loop() {
 		output = (output + 1) % 1000
 		path[60].Key = trace.MakeKey(1000+output, 0)
-		*r = Request{Path: path, Input: 60*20*16 + 100, Output: 200}
+		*r = Request{Path: path, Input: 60*320 + 100, Output: 200}
 		e.Enqueue(now, r)
 		for r.state != idle {
 			if _, err := e.Schedule(now); err != nil {

@@ -42,7 +42,8 @@ type sglang struct {
 	*Engine
 	tree  *kvcache.Radix
 	queue queue
-	full  bool // batch_is_full
+	adder adder // of the batch being formed
+	full  bool  // batch_is_full
 
 	// The new token ratio was ratio when the decode step since was scheduled.
 	ratio float64

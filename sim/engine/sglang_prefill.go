@@ -31,7 +31,8 @@ func (g *sglang) prefill(now time.Duration) models.Batch {
 	if g.Options.SGLang.LongestPrefix && g.kv.PrefixCaching {
 		g.queue.sort(g)
 	}
-	a := &adder{sglang: g, reserved: float64(g.toCome()) * g.newTokenRatio(),
+	a := &g.adder
+	*a = adder{sglang: g, added: a.added[:0], reserved: float64(g.toCome()) * g.newTokenRatio(),
 		input: g.Options.SGLang.MaxPrefillTokens, chunk: g.MaxBatchedTokens}
 	if g.partial != nil {
 		a.goOn(g.partial)

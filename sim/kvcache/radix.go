@@ -256,9 +256,11 @@ func (r *Radix) split(n *radixNode, at int32) *radixNode {
 
 // newNode returns a node that was accessed just now.
 func (r *Radix) newNode() *radixNode {
-	n := &radixNode{}
+	var n *radixNode
 	if k := len(r.idle); k > 0 {
 		n, r.idle = r.idle[k-1], r.idle[:k-1]
+	} else {
+		n = &radixNode{}
 	}
 	r.clock++
 	*n = radixNode{spans: n.spans[:0], access: r.clock, heap: -1}

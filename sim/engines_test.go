@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+	"github.com/agentsim/agentsim/trace/synth"
+)
+
+// TestEngineKinds runs agents on two workers of each kind with room for few of them, every conservation law checked.
+func TestEngineKinds(t *testing.T) {
+	c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: 12, Seed: 3, Set: []string{"turns=10"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Link(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Compile(trace.OutputsInferred)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ kind, scheduling, tokens string }{
+		{"vllm", "fcfs", "3000"}, {"sglang", "fcfs", "48000"}, {"sglang", "lpm", "48000"}, {"trtllm", "fcfs", "1500"}, // of 16, 1 and 32 tokens
+	} {
+		t.Run(test.kind+" "+test.scheduling, func(t *testing.T) {
+			d := Default()
+			d.Model = "qwen3-14b"
+			d.Workers = 2
+			d.Engine.Kind, d.Engine.Scheduling, d.Engine.KVBlocks = test.kind, test.scheduling, test.tokens
+			d.Client.Timeout = 0
+			d.Load.Mode, d.Load.Concurrency = "concurrency", 12
+			first, again := mustRun(t, w, d), mustRun(t, w, d)
+			if diff := cmp.Diff(first.Requests, again.Requests); diff != "" {
+				t.Errorf("two runs differ: %s", diff)
+			}
+			evicted, preempted, hit, input := int64(0), int64(0), int64(0), int64(0)
+			for i := range first.Engines {
+				evicted += first.Evicted[i]
+				preempted += first.Engines[i].Preemptions
+			}
+			for i := range first.Requests {
+				q := &first.Requests[i]
+				hit += int64(q.Hit)
+				input += int64(q.Input)
+				if q.Status != report.Completed {
+					t.Fatalf("request %d ended %v", i, q.Status)
+				}
+			}
+			if evicted == 0 || hit == 0 || hit > input {
+				t.Errorf("%d blocks evicted, %d of %d tokens hit: the test needs both", evicted, hit, input)
+			}
+			if test.kind == "trtllm" && preempted > 0 {
+				t.Errorf("%d preemptions in spite of GUARANTEED_NO_EVICT", preempted)
+			}
+		})
+	}
+}
+
+// TestEngineDefaults: keys that are not set follow engine.kind, those that are stay.
+func TestEngineDefaults(t *testing.T) {
+	for _, test := range []struct {
+		set     Engine
+		want    Engine
+		profile string
+	}{
+		{Engine{Kind: "vllm"}, Engine{Version: "0.19", BlockSize: 16, MaxNumSeqs: 256, MaxNumBatchedTokens: 8192, Admission: "full"}, "h100-vllm"},
+		{Engine{Kind: "sglang"}, Engine{Version: "0.5", BlockSize: 1, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192,
+			MaxPrefillTokens: 16384, ScheduleConservativeness: 1}, "h100-sglang"},
+		{Engine{Kind: "sglang", BlockSize: 64, MaxNumBatchedTokens: 4096}, Engine{Version: "0.5", BlockSize: 64, MaxNumSeqs: 2048,
+			MaxNumBatchedTokens: 4096, MaxPrefillTokens: 16384, ScheduleConservativeness: 1}, "h100-sglang"},
+		{Engine{Kind: "trtllm"}, Engine{Version: "1.0", BlockSize: 32, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192}, "h100-vllm"},
+	} {
+		d := Default()
+		d.Model = "qwen3-14b"
+		test.set.Scheduling, test.set.KVBlocks = "fcfs", "1000"
+		d.Engine = test.set
+		p, err := d.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Engine
+		got.Kind, got.Scheduling, got.KVBlocks, got.GPUMemoryUtilization, got.MaxModelLen = "", "", "", 0, 0
+		if diff := cmp.Diff(test.want, got); diff != "" || p.Deployment.Cost.Profile != test.profile {
+			t.Errorf("%+v: profile %s, %s", test.set, p.Deployment.Cost.Profile, diff)
+		}
+		// vLLM counts its null block.
+		if want := map[bool]int{true: 999, false: 1000}[test.set.Kind == "vllm"]; p.Blocks != want || p.Engine.KVBlocks != "1000" {
+			t.Errorf("%s has %d usable blocks of %s, want %d", test.set.Kind, p.Blocks, p.Engine.KVBlocks, want)
+		}
+	}
+}
+
+// TestAttentionDataParallel: SGLang divides its chunks between the ranks, and reserves less.
+func TestAttentionDataParallel(t *testing.T) {
+	d := Default()
+	d.Model = "qwen3-14b"
+	d.Engine.Kind, d.Parallelism.Data = "sglang", 4
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := p.newEngine(0, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.MaxBatchedTokens != 8192/4 || e.SGLang.Conservativeness != 0.3 {
+		t.Errorf("chunks of %d tokens and conservativeness %v, want 2048 and 0.3", e.MaxBatchedTokens, e.SGLang.Conservativeness)
+	}
+}
+
+// TestMaxTokens: two calls of 16 tokens of prompt and 5 of output with 100 tokens of KV. When clients allow 64 each, 0.7 ·
+// 63 = 44.1 are reserved for the first, and 16 + 64 + 1 for the second do not fit beside its 16: it waits.
+func TestMaxTokens(t *testing.T) {
+	for _, test := range []struct{ maxTokens, wait int }{{0, 10}, {64, 30}} {
+		d := fixed()
+		d.Engine.Kind, d.Engine.BlockSize, d.Engine.KVBlocks = "sglang", 1, "100"
+		d.Client.MaxTokens = test.maxTokens
+		res := mustRun(t, compile(t, session("a", 100, trace.Turn{Input: 16, Output: 5, Start: 0, End: 50 * ms}),
+			session("b", 200, trace.Turn{Input: 16, Output: 5, Start: 5 * ms, End: 50 * ms})), d)
+		// The first one's tokens come at 10, 15, 20, 25 and 30 ms when the second does not stop it.
+		if got := int(res.Requests[1].Admitted / ms); got != test.wait {
+			t.Errorf("client.max_tokens %d: the second is admitted at %d ms, want %d", test.maxTokens, got, test.wait)
+		}
+	}
+}
