@@ -27,9 +27,8 @@ func TestEngineKinds(t *testing.T) {
 		{"vllm", "fcfs", "3000"}, {"sglang", "fcfs", "48000"}, {"sglang", "lpm", "48000"}, {"trtllm", "fcfs", "1500"}, // of 16, 1 and 32 tokens
 	} {
 		t.Run(test.kind+" "+test.scheduling, func(t *testing.T) {
-			d := Default()
-			d.Model = "qwen3-14b"
-			d.Workers = 2
+			d := fixed()
+			d.Workers, d.Engine.BlockSize = 2, 0
 			d.Engine.Kind, d.Engine.Scheduling, d.Engine.KVBlocks = test.kind, test.scheduling, test.tokens
 			d.Client.Timeout = 0
 			d.Load.Mode, d.Load.Concurrency = "concurrency", 12

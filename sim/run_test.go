@@ -331,8 +331,9 @@ func TestDuration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, start := range []string{"ramp", "snapshot"} {
-		d := Default()
-		d.Model, d.Load.Mode, d.Load.Concurrency, d.Load.Start = "llama-3.1-8b", "concurrency", 8, start
+		d := fixed()
+		d.Engine.KVBlocks = "100000"
+		d.Load.Mode, d.Load.Concurrency, d.Load.Start, d.Load.Programs = "concurrency", 8, start, 1000
 		d.Load.Warmup, d.Load.Duration = 20*time.Second, 60*time.Second
 		res := mustRun(t, w, d)
 		for _, q := range res.Requests {
