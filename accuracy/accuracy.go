@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -82,6 +83,31 @@ func (c *Case) Plan() (*sim.Plan, error) {
 func (c *Case) MoE() bool {
 	plan, err := c.Plan()
 	return err == nil && plan.Hardware.Model.MoE.Experts > 0
+}
+
+// Select keeps the cases of an engine kind, with experts or without, that fits and summaries rest on: those that stand
+// apart and, for a fit, those that waited for room are left out.
+func Select(cases []*Case, engine string, experts, queued bool) []*Case {
+	var kept []*Case
+	for _, c := range cases {
+		if c.Deployment.Engine.Kind == engine && c.MoE() == experts && c.Apart == "" && (queued || !c.Queued) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// Read reads the cases of a file or folder: a serving table (see Serving), or the folder of an open-loop campaign (see
+// OpenLoop).
+func Read(path string) ([]*Case, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading measurements: %w", err)
+	}
+	if info.IsDir() {
+		return OpenLoop(path, Repeating)
+	}
+	return Serving(path)
 }
 
 // prepare builds plan and workload once, however many profiles are tried.

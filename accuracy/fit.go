@@ -310,7 +310,7 @@ func (s *search) polish(ctx context.Context) error {
 		return s.loss(r, values)
 	}}
 	res, err := optimize.Minimize(problem, make([]float64, len(s.free)),
-		&optimize.Settings{FuncEvaluations: 20 * len(s.free)}, &optimize.NelderMead{SimplexSize: 1})
+		&optimize.Settings{FuncEvaluations: 10 * len(s.free)}, &optimize.NelderMead{SimplexSize: 1})
 	if failed != nil {
 		return failed
 	}

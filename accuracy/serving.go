@@ -82,19 +82,11 @@ func servingCase(r *row) (*Case, error) {
 			return nil, err
 		}
 	}
-	d.Engine.Kind = r.text("backend")
-	if d.Engine.Kind == "vllm" {
-		if v := r.text("backend_version"); v != "" {
-			d.Engine.Version = v
-		}
-		d.Engine.MaxNumSeqs = clients
-		d.Cost.Profile = "h100-vllm"
-	} else {
+	if d.Engine.Kind = r.text("backend"); d.Engine.Kind == "vllm" {
 		d.Engine.Version = r.text("backend_version")
-		d.Engine.BlockSize = 1
-		d.Cost.Profile = "h100-sglang"
+		d.Engine.MaxNumSeqs = clients
+		d.Engine.MaxNumBatchedTokens = max(8192, clients)
 	}
-	d.Engine.MaxNumBatchedTokens = max(8192, d.Engine.MaxNumSeqs)
 	d.Engine.PrefixCaching = false
 	d.Load.Mode, d.Load.Concurrency = "concurrency", clients
 	d.Client.Timeout = 0

@@ -10,6 +10,6 @@ func newCalibrate(g *Global) *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCalibrateOps(g))
+	cmd.AddCommand(newCalibrateOps(g), newCalibrateServing(g))
 	return cmd
 }
