@@ -10,9 +10,10 @@ import (
 	"github.com/agentsim/agentsim/trace/synth"
 )
 
-// TestEngineKinds runs agents on two workers of each kind with room for few of them, every conservation law checked.
-func TestEngineKinds(t *testing.T) {
-	c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: 12, Seed: 3, Set: []string{"turns=10"}})
+// agents makes a synthetic workload of coding agents.
+func agents(t *testing.T, o synth.Options) *trace.Workload {
+	t.Helper()
+	c, err := synth.Generate("mini-swe-agent", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,6 +24,12 @@ func TestEngineKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// TestEngineKinds runs agents on two workers of each kind with room for few of them, every conservation law checked.
+func TestEngineKinds(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 12, Seed: 3, Set: []string{"turns=10"}})
 	for _, test := range []struct{ kind, scheduling, tokens string }{
 		{"vllm", "fcfs", "3000"}, {"sglang", "fcfs", "48000"}, {"sglang", "lpm", "48000"}, {"trtllm", "fcfs", "1500"}, // of 16, 1 and 32 tokens
 	} {

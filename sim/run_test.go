@@ -319,17 +319,7 @@ func TestOtherModels(t *testing.T) {
 
 // A measured window: nothing is sent after it, what was sent ends, and programs that were cut are not completed.
 func TestDuration(t *testing.T) {
-	c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: 20, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Link(); err != nil {
-		t.Fatal(err)
-	}
-	w, err := c.Compile(trace.OutputsInferred)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := agents(t, synth.Options{Programs: 20, Seed: 3})
 	for _, start := range []string{"ramp", "snapshot"} {
 		d := fixed()
 		d.Engine.KVBlocks = "100000"
@@ -353,17 +343,7 @@ func TestDuration(t *testing.T) {
 
 // Without KV pressure, alone on one worker, a program takes its solo time.
 func TestSoloIsTheLowerBound(t *testing.T) {
-	c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: 6, Seed: 5, Set: []string{"turns=8"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Link(); err != nil {
-		t.Fatal(err)
-	}
-	w, err := c.Compile(trace.OutputsInferred)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := agents(t, synth.Options{Programs: 6, Seed: 5, Set: []string{"turns=8"}})
 	d := Default()
 	d.Model, d.Load.Mode, d.Load.Concurrency = "llama-3.1-8b", "concurrency", 6
 	p, err := d.Resolve()

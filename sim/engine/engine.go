@@ -7,13 +7,13 @@
 // A step costs O(1), not O(batch). All decodes advance by one token, so the step of each request's last token is
 // known when its decode begins and waits in a heap; a request needs a block every BlockSize steps, so needs are
 // counted by residue; and the step time is linear in the sum of contexts, which grows by the number of decodes. A
-// run of decode steps in which nothing else can happen is one leap. Only a step that preempts walks the batch.
+// run of decode steps in which nothing else can happen is one leap. Only a step that preempts walks the batch, and one
+// of TensorRT-LLM that tries a waiting request.
 package engine
 
 import (
 	"container/heap"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/agentsim/agentsim/models"
@@ -108,8 +108,8 @@ type Engine struct {
 	decoded time.Duration
 	joined  []*Request
 
-	// The steps in flight: steps of them from step kv.Step on, with decodes that generate. The first takes first, each further one slope
-	// more. They begin at start plus frac/65536 ns.
+	// The steps in flight: steps of them from step kv.Step on, in which decodes generate. The first takes first, each
+	// further one slope more. They begin at start plus frac/65536 ns.
 	busy        bool
 	steps       int64
 	decodes     int64
@@ -328,51 +328,6 @@ func (e *Engine) integrate(now time.Duration, used float64) {
 // Close extends the integrals of Stats to the end of the run.
 func (e *Engine) Close(now time.Duration) { e.integrate(now, float64(e.kv.Used())) }
 
-// countGaps adds the gaps between the tokens of the steps in flight, which end now. Step times within a leap differ
-// little, so a leap is cut where they differ by a thousandth.
-func (e *Engine) countGaps(now time.Duration) {
-	if e.decodes == 0 {
-		return
-	}
-	from := int64(0)
-	if e.decoded < e.start && e.Style == SGLang {
-		e.countWaits()
-		from = 1
-	}
-	e.decoded, e.joined = now, e.joined[:0]
-	if e.Gaps == nil {
-		return
-	}
-	delay := e.cost.TokenDelay()
-	for from < e.steps {
-		n := e.steps - from
-		at := e.first + e.slope*models.Fixed(from)
-		if e.slope > 0 {
-			n = min(n, 1+int64(at/1000/e.slope))
-		}
-		mean := (e.span(from+n) - e.span(from)) / models.Fixed(n)
-		e.Gaps.Add(time.Duration(mean/models.FixedPerNs)+delay, n*e.decodes)
-		from += n
-	}
-}
-
-// countWaits adds the gaps before the first tokens that decodes generate after steps of prefills alone.
-func (e *Engine) countWaits() {
-	if e.Gaps == nil {
-		return
-	}
-	end, old := e.stepEnd(1)+e.cost.TokenDelay(), e.decodes
-	for _, r := range e.joined {
-		if r.state == decoding {
-			e.Gaps.Add(end-r.lastToken, 1)
-			old--
-		}
-	}
-	if old > 0 {
-		e.Gaps.Add(end-e.decoded, old)
-	}
-}
-
 // endPrefill emits the first token of a request, or the next one after a preemption, and starts its decode.
 func (e *Engine) endPrefill(r *Request, now time.Duration) {
 	if r.Output > 0 {
@@ -434,34 +389,7 @@ func (e *Engine) end(r *Request) {
 // errStuck says that requests wait for blocks that nobody will free.
 var errStuck = errors.New("requests wait for KV blocks that nothing running will free")
 
-// Check verifies the engine's invariants: each prefilling or decoding request holds exactly the blocks of its tokens,
-// no more than MaxSeqs run, and the aggregates equal sums over the batch.
-func (e *Engine) Check() error {
-	if err := e.cache.Check(); err != nil {
-		return err
-	}
-	if e.running.size > e.MaxSeqs {
-		return fmt.Errorf("engine: %d requests run, more than max_num_seqs %d", e.running.size, e.MaxSeqs)
-	}
-	decodes, sum := 0, int64(0)
-	for r := e.running.head; r != nil; r = r.next {
-		tokens := int(r.computed)
-		if r.state == decoding {
-			decodes++
-			sum += r.base
-			tokens = int(r.base + e.kv.Step)
-		}
-		want := (tokens+e.kv.BlockSize-1)/e.kv.BlockSize + int(e.StateBlocks)
-		if held := e.kv.Held(&r.table); held != want {
-			return fmt.Errorf("engine: request %d holds %d blocks for %d tokens, want %d", r.ID, held, tokens, want)
-		}
-	}
-	if decodes != len(e.finish) || sum != e.baseSum {
-		return fmt.Errorf("engine: aggregates count %d decodes with base sum %d, the batch has %d with %d", len(e.finish), e.baseSum, decodes, sum)
-	}
-	return e.style.check()
-}
-
+// blocksFor is the number of blocks that hold the given tokens.
 func (e *Engine) blocksFor(tokens int32) int32 {
 	size := int32(e.kv.BlockSize)
 	return (tokens + size - 1) / size

@@ -76,7 +76,19 @@ func (g *sglang) fits(input, output int32) bool {
 
 func (g *sglang) admits() bool { return g.waiting.size > 0 && !g.full }
 func (g *sglang) freed()       {}
-func (g *sglang) check() error { return nil }
+
+func (g *sglang) check() error {
+	sum := int64(0)
+	for r := g.running.head; r != nil; r = r.next {
+		if r.state == decoding {
+			sum += min(int64(r.limit)-g.output(r), clipNewTokens)
+		}
+	}
+	if got := g.toCome(); got != sum {
+		return fmt.Errorf("engine: aggregates count %d tokens to come, the batch has %d", got, sum)
+	}
+	return nil
+}
 
 // spare: with pages of several tokens SGLang asks for one for each decode, whether they need it or not.
 func (g *sglang) spare() int {

@@ -14,6 +14,16 @@ func sglangOptions(seqs, chunk int) Options {
 	return Options{Style: SGLang, MaxSeqs: seqs, MaxBatchedTokens: chunk, SGLang: SGLangOptions{MaxPrefillTokens: 16384, Conservativeness: 1}}
 }
 
+// follow runs a workload, with steps that take 10 ms when they compute prompt tokens and 5 ms more when they generate any,
+// and compares its log.
+func follow(t *testing.T, w *workload, want []string) {
+	t.Helper()
+	got, _ := playEngine(t, w, models.FixedSteps(10*ms, 5*ms))
+	if lines := got.lines(); !slices.Equal(lines, want) {
+		t.Errorf("got\n%q\nwant\n%q", lines, want)
+	}
+}
+
 // TestSGLangByHand follows small workloads through every step. A step of prompts takes 10 ms, one of decodes 5 ms. Pages
 // are of one token.
 func TestSGLangByHand(t *testing.T) {
@@ -195,11 +205,7 @@ func TestSGLangByHand(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := &workload{Options: test.options, kv: test.kv, requests: test.requests}
-			got, _ := playEngine(t, w, models.FixedSteps(10*ms, 5*ms))
-			if lines := got.lines(); !slices.Equal(lines, test.want) {
-				t.Errorf("got\n%q\nwant\n%q", lines, test.want)
-			}
+			follow(t, &workload{Options: test.options, kv: test.kv, requests: test.requests}, test.want)
 		})
 	}
 }

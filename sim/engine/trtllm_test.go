@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -37,15 +36,14 @@ func TestTRTLLMByHand(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := &workload{Options: Options{Style: test.style, MaxSeqs: 8, MaxBatchedTokens: 100}, kv: kvcache.Options{BlockSize: 4, Blocks: 5, PrefixCaching: true},
+			follow(t, &workload{
+				Options: Options{Style: test.style, MaxSeqs: 8, MaxBatchedTokens: 100},
+				kv:      kvcache.Options{BlockSize: 4, Blocks: 5, PrefixCaching: true},
 				requests: []arrival{
 					{path: node(1, 3), input: 4, output: 9, cancel: Never},
 					{path: node(2, 3), input: 4, output: 9, cancel: Never},
-				}}
-			got, _ := playEngine(t, w, models.FixedSteps(10*ms, 5*ms))
-			if lines := got.lines(); !slices.Equal(lines, test.want) {
-				t.Errorf("got\n%q\nwant\n%q", lines, test.want)
-			}
+				},
+			}, test.want)
 		})
 	}
 }
