@@ -246,20 +246,9 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestRealCostByHand: a prompt of 2000 and 3 tokens with llama-3.1-8b in bf16 on an H100, profile h100-vllm. For the
-// parameters see TestDenseByHand of package models. In ns:
-//
-//	prefill  0.9 · 2·6,979,321,856·(2000 + 160) / (989.5e3·0.9)  = 30,470,611.842
-//	         1.05 · 4·32·32·128 · 2000²/2 / (0.6·989.5e3)        =  1,854,480.040
-//	         62,000·32 + 58,000                                  =  2,042,000
-//	         sum                                                   34,367,091.883
-//	decode   0.9 · 2·7,504,658,432 / 2.8e3                       =  4,824,423.278
-//	         62,000·32 + 58,000                                  =  2,042,000
-//	         per token of context 1.1 · 131,072 / 2.8e3          =         51.492571
-//	at 2001                                                         6,969,459.913
-//	at 2002                                                         6,969,511.406
-//
-// A step ends in whole ns, and what is beyond counts in the next: 34,367,091.883, 41,336,551.796, 48,306,063.202.
+// TestRealCostByHand: a prompt of 2000 and 3 tokens with llama-3.1-8b in bf16 on an H100, profile h100-vllm. What a step
+// takes is worked out in package models; here, that a run is its three steps: the prompt, and a token after 2001 and
+// 2002 tokens of context. A step ends in whole ns, and what is beyond counts in the next.
 func TestRealCostByHand(t *testing.T) {
 	model, err := models.Lookup("llama-3.1-8b")
 	if err != nil {
@@ -273,24 +262,30 @@ func TestRealCostByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	prompt := cost.Base(models.Batch{Prefills: 1, PrefillTokens: 2000, PrefillPairs: 2000 * 2000, PrefillContext: 2000})
+	token := cost.Base(models.Batch{Decodes: 1})
+	end := func(sum models.Fixed) time.Duration { return time.Duration(sum / models.FixedPerNs) }
+	first := end(prompt)
+	second := end(prompt + token + 2001*cost.PerContext())
+	third := end(prompt + 2*token + 4003*cost.PerContext())
 	w := &workload{
 		Options:  Options{MaxSeqs: 8, MaxBatchedTokens: 8192, ReserveFull: true},
 		kv:       kvcache.Options{BlockSize: 16, Blocks: 1000, PrefixCaching: true},
 		requests: []arrival{{path: node(1, 125), input: 2000, output: 3, cancel: Never}},
-		looks:    []time.Duration{41_336_550, 41_336_551},
+		looks:    []time.Duration{second - 1, second},
 	}
 	got, e := playEngine(t, w, cost)
 	want := []happening{
 		{at: 0, what: "admitted"},
-		{at: 34_367_091, what: "first token"},
-		{at: 41_336_550, what: "has tokens", hit: 2000},
-		{at: 41_336_551, what: "has tokens", hit: 2001},
-		{at: 48_306_063, what: "finished"},
+		{at: first, what: "first token"},
+		{at: second - 1, what: "has tokens", hit: 2000},
+		{at: second, what: "has tokens", hit: 2001},
+		{at: third, what: "finished"},
 	}
 	if !slices.Equal(got.log, want) {
 		t.Errorf("got %v, want %v", got.log, want)
 	}
-	if s := e.Stats; s.Busy != 48_306_063 || s.Steps != 3 || s.PrefillTokens != 2000 || s.DecodeTokens != 2 || s.PeakUsed != 126 {
+	if s := e.Stats; s.Busy != third || s.Steps != 3 || s.PrefillTokens != 2000 || s.DecodeTokens != 2 || s.PeakUsed != 126 {
 		t.Errorf("stats are %+v", s)
 	}
 }
