@@ -36,7 +36,7 @@ type Parallelism struct {
 	// weights; routed experts are spread over all.
 	Data int
 	// Expert is the number of GPUs that hold different experts, a divisor of Tensor · Data; GPUs beyond that split
-	// each expert. It does not change sizes, nor the time of a step as it is modelled here.
+	// each expert. It does not change sizes.
 	Expert int
 }
 
