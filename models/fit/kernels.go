@@ -259,7 +259,8 @@ func (f *fitter) shortQueries(p *problem, prefill *models.PrefillKernel, decode 
 }
 
 // mla fits what the modules of DeepSeek-V3's attention take beyond the matrix products. x is sequences, new tokens or
-// context, heads per GPU, and 1 where the weights are fp8.
+// context, heads per GPU, and 1 where the weights are fp8. Decodes over latents in bf16 always wait for them, so that the
+// rate of their products is taken from those in fp8, which do not with 128 heads.
 func (f *fitter) mla() error {
 	read := func(table string) (map[string][]row, error) {
 		rows := map[string][]row{}
@@ -300,14 +301,21 @@ func (f *fitter) mla() error {
 		name, dtype string
 		bytes       float64
 		into        *models.MLAKernels
-	}{{"mla_bf16", "bfloat16", 2, &f.ops.MLABF16}, {"mla_fp8", "fp8", 1, &f.ops.MLAFP8}} {
+	}{{"mla_fp8", "fp8", 1, &f.ops.MLAFP8}, {"mla_bf16", "bfloat16", 2, &f.ops.MLABF16}} {
+		params := []Param{{"floor_us", "µs", 80}, {"unit_ns", "ns per sequence and head", 1}, {"tbs", "TB/s", 2.9}}
+		if g.bytes == 1 {
+			params = append(params, Param{"decode_tflops", "TFLOP/s", 700})
+		}
 		decode, err := f.solve(&problem{
-			name: g.name + " decode", groups: "head counts", rows: decodes[g.dtype],
-			params: []Param{{"floor_us", "µs", 80}, {"unit_ns", "ns per sequence and head", 1}, {"tbs", "TB/s", 2.9}, {"decode_tflops", "TFLOP/s", 700}},
+			name: g.name + " decode", groups: "head counts", rows: decodes[g.dtype], params: params,
 			predict: func(p []float64, r *row) float64 {
 				batch, context, heads := r.x[0], r.x[1], r.x[2]
 				read := context * (rank + rope) * g.bytes / (p[2] * 1e6)
-				compute := context * heads * 2 * (2*rank + rope) / (p[3] * 1e6)
+				tflops := f.ops.MLAFP8.DecodeTFLOPS
+				if g.bytes == 1 {
+					tflops = p[3]
+				}
+				compute := context * heads * 2 * (2*rank + rope) / (tflops * 1e6)
 				return products(batch, r) + p[0] + batch*heads*p[1]*1e-3 + batch*max(read, compute)
 			},
 			slices: []part{{"batch 1 to 64, context of 8k or more", func(r *row) bool { return r.x[0] <= 64 && r.x[1] >= 8192 }}},
@@ -328,8 +336,11 @@ func (f *fitter) mla() error {
 		if err != nil {
 			return err
 		}
+		if g.bytes == 1 {
+			f.ops.MLAFP8.DecodeTFLOPS = decode.value("decode_tflops")
+		}
 		*g.into = models.MLAKernels{
-			FloorUs: decode.value("floor_us"), UnitNs: decode.value("unit_ns"), TBs: decode.value("tbs"), DecodeTFLOPS: decode.value("decode_tflops"),
+			FloorUs: decode.value("floor_us"), UnitNs: decode.value("unit_ns"), TBs: decode.value("tbs"), DecodeTFLOPS: f.ops.MLAFP8.DecodeTFLOPS,
 			PrefillFloorUs: prefill.value("prefill_floor_us"), TokenNs: prefill.value("token_ns"), PrefillTFLOPS: prefill.value("prefill_tflops"),
 		}
 	}
