@@ -84,8 +84,8 @@ func (r *run) dispatch(e event) {
 	worker, overlap := rt.Pick(r.now, &l.route)
 	rt.Dispatched(&l.route, worker, overlap)
 	l.worker, rec.Worker = int32(worker), int32(worker)
-	if history := e.inst.history(e.call, c); history > 0 && r.plan.Deployment.Workload.WarmStart {
-		rec.Warm = r.engines[worker].Warm(&l.Request, history)
+	if r.plan.Deployment.Workload.WarmStart {
+		l.History = e.inst.history(e.call, c)
 	}
 	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {

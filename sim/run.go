@@ -240,7 +240,7 @@ func (r *run) scheduled(outcomes []engine.Outcome) {
 			if rec := &r.requests[l.record]; rec.Admitted == report.None {
 				rec.Admitted = r.now
 				rec.Hit = l.Hit
-				rec.Warm = min(rec.Warm, l.Hit)
+				rec.Warm = min(l.Warmed, l.Hit)
 			}
 		}
 	}

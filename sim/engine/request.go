@@ -16,9 +16,14 @@ type Request struct {
 	Path []trace.Span
 	// Input and Output are token counts.
 	Input, Output int32
+	// History is the number of leading tokens that were computed before the run began: what a session had when the
+	// capture of it began. They become resident when the request is first tried.
+	History int32
 
 	// Admitted is when the request was first scheduled.
 	Admitted time.Duration
+	// Warmed is the tokens of History that were not resident already.
+	Warmed int32
 	// Hit is the prompt tokens found cached at first admission, Computed the prompt and output tokens computed in
 	// prefill, ReadmitHit of Readmit tokens those found cached when it came back after preemptions.
 	Hit, Computed, ReadmitHit, Readmit int32
@@ -59,7 +64,6 @@ const (
 	waiting
 	prefilling
 	decoding
-	aborted // to be removed at the next step
 )
 
 // list is a queue of requests in order.

@@ -115,6 +115,7 @@ func (e *Engine) admit(now time.Duration, batch *models.Batch, budget int) {
 	size := int32(e.pool.BlockSize)
 	for budget > 0 && !e.blocked && e.waiting.size > 0 && e.running.size < e.MaxSeqs {
 		r := e.waiting.head
+		e.warm(r)
 		cached := e.pool.Lookup(r.Path, r.target/size)
 		hits := min(cached, (r.target-1)/size) // the last token is always computed
 		chunk := min(r.target-hits*size, int32(budget))
@@ -243,10 +244,6 @@ func (e *Engine) removeAborted() {
 			if e.partial == r {
 				e.partial = nil
 			}
-		case waiting: // preempted meanwhile
-			e.waiting.remove(r)
-			r.state, e.blocked = idle, false
-			continue
 		default: // it finished meanwhile
 			continue
 		}
@@ -257,11 +254,13 @@ func (e *Engine) removeAborted() {
 	e.aborts = e.aborts[:0]
 }
 
-// Warm makes leading tokens of a path resident before anybody computed them: the history of a session that began
-// before the capture. It returns the tokens added.
-func (e *Engine) Warm(r *Request, tokens int32) int32 {
-	size := int32(e.pool.BlockSize)
-	return int32(e.pool.Warm(r.Path, tokens/size)) * size
+// warm makes the history of a request resident when it is first tried, as if somebody had just computed it.
+func (e *Engine) warm(r *Request) {
+	if r.History > 0 {
+		size := int32(e.pool.BlockSize)
+		r.Warmed = int32(e.pool.Warm(r.Path, r.History/size)) * size
+		r.History = 0
+	}
 }
 
 // Events returns the KV blocks that entered or left the cache since the last call, for a router's index.
