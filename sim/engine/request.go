@@ -7,8 +7,8 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// Request is one LLM call inside an engine. The exported fields above the line are set by the caller, those below
-// are results. A request belongs to one engine at a time.
+// Request is one LLM call inside an engine. The caller sets the fields up to History; the other exported fields are
+// results. A request belongs to one engine at a time.
 type Request struct {
 	// ID is the caller's.
 	ID int32
