@@ -216,17 +216,21 @@ func (b *builder) chain(t *Turn) position {
 	if own := full - t.Shared; own > 0 {
 		p = b.tree.extend(p, t.Hashes[:own])
 	}
-	if len(t.OutputHashes) > 0 {
-		if n := (t.Input+t.Output)/size - t.Input/size; n > 0 && int(n) <= len(t.OutputHashes) {
-			p = b.tree.extend(p, t.OutputHashes[:n])
-		}
-	}
-	return p
+	return b.tree.extend(p, t.OutputHashes[:t.knownBlocks(size)])
 }
 
 // fullBlocks is the number of the turn's hashes that stand for full blocks.
 func (t *Turn) fullBlocks(size int32) int32 {
 	return min(t.Shared+int32(len(t.Hashes)), t.Input/size)
+}
+
+// knownBlocks is the number of the turn's output hashes that stand for full blocks.
+func (t *Turn) knownBlocks(size int32) int32 {
+	n := (t.Input+t.Output)/size - t.Input/size
+	if int(n) > len(t.OutputHashes) || t.fullBlocks(size) < t.Input/size {
+		return 0
+	}
+	return n
 }
 
 // hashAt returns entry i of the turn's chain of prompt hashes.
@@ -273,7 +277,8 @@ func (b *builder) resolve(i int32) {
 	fullEnd := c.Turn.fullBlocks(size) * size
 	computed := c.Computed()
 	identified := c.Input
-	if len(c.Turn.OutputHashes) > 0 && b.chains[i].tokens >= c.Input {
+	known := c.Turn.knownBlocks(size) > 0
+	if known {
 		identified = max(c.Input, min(computed, b.chains[i].tokens))
 		b.prompts[i] = b.tree.up(b.chains[i], c.Input)
 		b.ends[i] = b.tree.up(b.chains[i], identified)
@@ -292,7 +297,13 @@ func (b *builder) resolve(i int32) {
 		b.ends[i] = position{b.tree.leaf(b.ends[i], rest), computed}
 	}
 	c.Identified = identified
-	b.count(c, identified, computed)
+	o := &b.w.OutputTokens
+	if known {
+		o.Known += int64(identified - c.Input)
+	} else {
+		o.Inferred += int64(identified - c.Input)
+	}
+	o.Unknown += int64(computed - identified)
 }
 
 // promptTail adds the part of a prompt behind its full blocks.
@@ -348,16 +359,6 @@ func (b *builder) sharedOutput(c, next *Call) int32 {
 	return max(c.Input, shared)
 }
 
-func (b *builder) count(c *Call, identified, computed int32) {
-	o := &b.w.OutputTokens
-	if known := int64(identified - c.Input); len(c.Turn.OutputHashes) > 0 {
-		o.Known += known
-	} else {
-		o.Inferred += known
-	}
-	o.Unknown += int64(computed - identified)
-}
-
 // markShared finds up to which token calls of two or more programs run through each node. Calls are ordered by
 // program, so it is enough to know how far the present program and any earlier one got.
 func (w *Workload) markShared() {
@@ -382,8 +383,7 @@ func (w *Workload) markShared() {
 	}
 	for i := range w.Calls {
 		c := &w.Calls[i]
-		visit(c, c.End, c.Computed())
-		visit(c, c.Prompt, c.Input)
+		visit(c, c.End, c.Computed()) // the prompt ends on the way
 	}
 }
 

@@ -35,9 +35,9 @@ func (c *Capture) Link() error {
 	}
 	// Children are visited in order of appearance, so the edges of a parent are in a fixed order.
 	for i, s := range c.Sessions {
-		if parent := byID[s.Parent]; s.Parent != "" && parent != nil && depth[i] > 0 {
-			l.spawn(s, parent)
-			l.join(s, parent)
+		if depth[i] > 0 {
+			l.spawn(s, byID[s.Parent])
+			l.join(s, byID[s.Parent])
 		}
 	}
 	if err := c.resolveWaits(); err != nil {
@@ -55,18 +55,15 @@ func (c *Capture) Link() error {
 	return nil
 }
 
-// sessionDepths returns the nesting depth of each session: 0 for roots. A parent that is not in the capture makes
-// its child a root.
+// sessionDepths returns the nesting depth of each session: 0 for roots. A session whose parent is itself or is not
+// in the capture is a root.
 func (c *Capture) sessionDepths(byID map[string]*Session) ([]int, error) {
 	depth := make([]int, len(c.Sessions))
 	for i, s := range c.Sessions {
-		for p := byID[s.Parent]; p != nil && p.Parent != p.ID; p = byID[p.Parent] {
-			if depth[i]++; depth[i] > maxDepth || p == s {
+		for at := s; at.Parent != at.ID && byID[at.Parent] != nil; at = byID[at.Parent] {
+			if depth[i]++; depth[i] > maxDepth {
 				return nil, fmt.Errorf("linking session %q: its parents form a cycle or nest deeper than %d", s.ID, maxDepth)
 			}
-		}
-		if s.Parent == s.ID {
-			depth[i] = 0
 		}
 	}
 	return depth, nil
@@ -225,8 +222,11 @@ func (c *Capture) adopt(byID map[string]*Session) {
 	for _, firstOnly := range []bool{true, false} {
 		for _, s := range c.Sessions {
 			for i, t := range s.Turns {
-				if !t.Explicit || firstOnly && i > 0 {
+				if firstOnly && i > 0 {
 					break
+				}
+				if !t.Explicit {
+					continue
 				}
 				for _, d := range t.Deps {
 					if own := root(s); own != root(d.Turn.Session) {
