@@ -9,10 +9,14 @@ import (
 // Input is everything that Build makes a Run from. What is left zero or unknown is absent from the report.
 type Input struct {
 	Name     string
+	Axes     []Axis
+	GPUs     int
 	Config   json.RawMessage
 	Workload Workload
 	Requests []Request
-	Programs []Program
+	// Rejections say why requests of the whole run were rejected.
+	Rejections []Rejection
+	Programs   []Program
 	// Gaps are the gaps between output tokens of the requests that arrived in Window; nil when not known.
 	Gaps      *Gaps
 	Workers   []Worker
@@ -64,6 +68,8 @@ func Build(in Input) *Run {
 	run := &Run{
 		Name:           in.Name,
 		Status:         RunDone,
+		Axes:           in.Axes,
+		GPUs:           in.GPUs,
 		Config:         in.Config,
 		Workload:       in.Workload,
 		KV:             in.KV,
@@ -80,6 +86,7 @@ func Build(in Input) *Run {
 		whole, _ := measure(in, Window{})
 		run.Whole = &whole
 	}
+	run.whole().Requests.Rejections = in.Rejections
 	fillReuse(run, in.Requests, in.Window)
 	run.Aliases = aliases(run, latencies)
 	if latencies.backwards > 0 {

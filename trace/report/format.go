@@ -61,10 +61,13 @@ func duration(seconds float64) string {
 	return number(seconds/unit.seconds) + " " + unit.name
 }
 
-// percent prints a share: "71%", "4.1%".
+// percent prints a share: "71%", "4.1%", "<0.1%".
 func percent(share float64) string {
-	if p := math.Abs(100 * share); p == 0 || p >= 9.95 {
+	switch p := math.Abs(100 * share); {
+	case p == 0 || p >= 9.95:
 		return fmt.Sprintf("%.0f%%", 100*share)
+	case p < 0.05:
+		return "<0.1%"
 	}
 	return fmt.Sprintf("%.1f%%", 100*share)
 }
@@ -98,20 +101,37 @@ func countOf(n, total int64, noun string) string {
 	return fmt.Sprintf("%d of %d %s", n, total, noun)
 }
 
-// shorten cuts the middle out of a name that is wider than limit, and replaces what a terminal cannot print.
+// shorten cuts the middle out of a name that is wider than limit.
 func shorten(name string, limit int) string {
-	runes := []rune(name)
-	for i, r := range runes {
-		if !unicode.IsPrint(r) {
-			runes[i] = unicode.ReplacementChar
-		}
+	name = printable(name)
+	width := displaywidth.String(name)
+	if width <= limit {
+		return name
 	}
-	name = string(runes)
-	for cut := 2; displaywidth.String(name) > limit && cut <= len(runes)-2; cut++ {
+	runes := []rune(name)
+	cut := 2
+	if width == len(runes) { // none is wide
+		cut = min(max(cut, width-limit+1), len(runes)-2)
+	}
+	for ; width > limit && cut <= len(runes)-2; cut++ {
 		head := (len(runes) - cut + 1) / 2
 		name = string(runes[:head]) + "…" + string(runes[head+cut:])
+		width = displaywidth.String(name)
 	}
 	return name
+}
+
+// printable replaces what a terminal cannot print in one line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // list prints "a", "a and b", "a, b and c".

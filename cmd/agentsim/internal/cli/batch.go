@@ -263,9 +263,9 @@ func (b *batch) evidence(recorded bool) report.Evidence {
 			bySeed[c.row] = append(bySeed[c.row], metric.Of(c.run))
 		}
 	}
-	if len(bySeed[0]) > 1 {
+	if base := bySeed[report.Baseline(b.runs())]; len(base) > 1 {
 		for _, figures := range bySeed {
-			interval, _ := report.PairedInterval(bySeed[0], figures)
+			interval, _ := report.PairedInterval(base, figures)
 			e.Intervals = append(e.Intervals, interval)
 		}
 	}

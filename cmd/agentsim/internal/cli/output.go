@@ -70,7 +70,7 @@ func (o output) write(runs []*report.Run, b *batch) error {
 		}
 	}
 	var text bytes.Buffer
-	if err := report.Write(&text, runs); err != nil {
+	if err := report.Write(&text, &report.Report{Runs: runs}); err != nil {
 		return err
 	}
 	return writeFile(filepath.Join(o.dir, reportName), text.Bytes())

@@ -380,16 +380,14 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 	if p.baseline == "recorded" {
 		runs = append([]*report.Run{sim.Recorded(b.workloads[0].workload)}, runs...)
 	}
-	verdict := report.Judge(runs, b.evidence(p.baseline != ""))
-	if lost := b.capture.Read.LostRows; lost > 0 {
-		verdict.Trust = false
-		verdict.Reasons = append(verdict.Reasons, fmt.Sprintf("%d rows of the trace were lost", lost))
-	}
+	evidence := b.evidence(p.baseline != "")
+	evidence.LostRows = b.capture.Read.LostRows
+	verdict := report.Judge(runs, evidence)
 	if err := out.write(runs, b); err != nil {
 		return err
 	}
 	if p.json {
-		if err := report.Write(g.Stdout, runs); err != nil {
+		if err := report.Write(g.Stdout, &report.Report{Runs: runs, Verdict: &verdict}); err != nil {
 			return err
 		}
 	} else if err := p.print(g, runs, verdict); err != nil {
@@ -398,7 +396,7 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 	if err := b.failure(); err != nil {
 		return err
 	}
-	if !verdict.Trust {
+	if !verdict.Trusted {
 		code := exitUntrusted
 		if p.strict {
 			code = exitFailed
