@@ -383,11 +383,12 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 	evidence := b.evidence(p.baseline != "")
 	evidence.LostRows = b.capture.Read.LostRows
 	verdict := report.Judge(runs, evidence)
-	if err := out.write(runs, b); err != nil {
+	rep := &report.Report{Runs: runs, Verdict: &verdict}
+	if err := out.write(rep, b); err != nil {
 		return err
 	}
 	if p.json {
-		if err := report.Write(g.Stdout, &report.Report{Runs: runs, Verdict: &verdict}); err != nil {
+		if err := report.Write(g.Stdout, rep); err != nil {
 			return err
 		}
 	} else if err := p.print(g, runs, verdict); err != nil {
