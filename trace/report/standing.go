@@ -199,7 +199,7 @@ func (c Requests) describe() string {
 
 // names lists the names of runs, not more than a few of them.
 func names(runs []*Run) string {
-	const most = 3
+	const most = 2
 	var labels []string
 	for _, r := range runs {
 		labels = append(labels, r.label())
