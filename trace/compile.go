@@ -75,23 +75,11 @@ func (c *Capture) Compile(outputs Outputs) (*Workload, error) {
 
 // addCalls groups sessions into programs, in order of appearance of their roots, and lists their calls.
 func (w *Workload) addCalls() error {
-	index := make(map[string]int, len(w.Sessions))
-	for i, s := range w.Sessions {
-		index[s.ID] = i
-	}
-	root := make([]int, len(w.Sessions))
-	depth := make([]int, len(w.Sessions))
+	root, depth := w.families()
 	members := make([][]int, len(w.Sessions))
-	for i, s := range w.Sessions {
-		root[i] = i
-		for p, ok := index[s.Parent]; ok && p != root[i]; p, ok = index[w.Sessions[root[i]].Parent] {
-			root[i] = p
-			depth[i]++
-		}
-		members[root[i]] = append(members[root[i]], i)
-	}
 	turns := 0
-	for _, s := range w.Sessions {
+	for i, s := range w.Sessions {
+		members[root[i]] = append(members[root[i]], i)
 		turns += len(s.Turns)
 	}
 	w.Calls = make([]Call, 0, turns)
@@ -103,6 +91,34 @@ func (w *Workload) addCalls() error {
 		}
 	}
 	return nil
+}
+
+// families returns, for each session, the session at the root of its program and how far below that it is.
+func (w *Workload) families() (root, depth []int) {
+	index := make(map[string]int, len(w.Sessions))
+	for i, s := range w.Sessions {
+		index[s.ID] = i
+	}
+	root, depth = make([]int, len(w.Sessions)), make([]int, len(w.Sessions))
+	for i := range root {
+		root[i] = -1
+	}
+	var path []int // from a session up to below one whose root is known
+	for at := range w.Sessions {
+		for path = path[:0]; root[at] < 0; {
+			if p, ok := index[w.Sessions[at].Parent]; ok && p != at {
+				path = append(path, at)
+				at = p
+			} else {
+				root[at] = at
+			}
+		}
+		for _, below := range slices.Backward(path) {
+			root[below], depth[below] = root[at], depth[at]+1
+			at = below
+		}
+	}
+	return root, depth
 }
 
 // addProgram lists the calls of a program's sessions. Sessions without calls make no program.

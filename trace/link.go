@@ -213,11 +213,21 @@ func (c *Capture) resolveWaits() error {
 // adopt makes sessions that stated dependencies tie together members of one program: a session without a parent
 // becomes the child of one that it waits for. What its first turn waits for decides, before what later turns do.
 func (c *Capture) adopt(byID map[string]*Session) {
-	root := func(s *Session) *Session {
-		for p := byID[s.Parent]; p != nil && p != s; p = byID[s.Parent] {
-			s = p
+	up := make(map[*Session]*Session) // towards the root; shortened on the way, so that long chains stay cheap
+	for _, s := range c.Sessions {
+		if p := byID[s.Parent]; p != s && p != nil {
+			up[s] = p
 		}
-		return s
+	}
+	root := func(s *Session) *Session {
+		top := s
+		for up[top] != nil {
+			top = up[top]
+		}
+		for s != top {
+			up[s], s = top, up[s]
+		}
+		return top
 	}
 	for _, firstOnly := range []bool{true, false} {
 		for _, s := range c.Sessions {
@@ -231,6 +241,7 @@ func (c *Capture) adopt(byID map[string]*Session) {
 				for _, d := range t.Deps {
 					if own := root(s); own != root(d.Turn.Session) {
 						own.Parent = d.Turn.Session.ID
+						up[own] = d.Turn.Session
 					}
 				}
 			}

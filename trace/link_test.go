@@ -182,6 +182,29 @@ func TestLinkStatedEdges(t *testing.T) {
 	}
 }
 
+// TestLinkLongChain checks that a chain of sessions, each of which waits for the one before, is one program, and that
+// its length costs no more than time in proportion: quadratic, 100,000 sessions take minutes.
+func TestLinkLongChain(t *testing.T) {
+	const n = 100_000
+	var sessions []*Session
+	for i := range n {
+		turn := stated(fmt.Sprint("t", i))
+		if i > 0 {
+			turn.Waits = []Wait{{ID: fmt.Sprint("t", i-1)}}
+		}
+		sessions = append(sessions, session(fmt.Sprint("s", i), "", turn))
+	}
+	slices.Reverse(sessions) // children first: the worst order
+	start := time.Now()
+	w := compile(t, OutputsInferred, capture(0, sessions...))
+	if len(w.Programs) != 1 || w.Calls[0].Turn.ID != "t0" || w.Calls[n-1].Turn.ID != fmt.Sprint("t", n-1) {
+		t.Errorf("%d programs, from %s to %s", len(w.Programs), w.Calls[0].Turn.ID, w.Calls[n-1].Turn.ID)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
 func TestLinkErrors(t *testing.T) {
 	var nested []*Session
 	for i := range maxDepth + 2 {
