@@ -34,6 +34,7 @@ type batch struct {
 type cell struct {
 	plan     *sim.Plan
 	row      int
+	axes     []report.Axis
 	bound    string // "none" or "all" for a cell that bounds a row
 	workload *compiled
 	solo     *solo
@@ -218,6 +219,7 @@ func (b *batch) buildReports() error {
 		}
 		if c.err != nil {
 			c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
+			c.run.Axes = c.axes
 			if errors.Is(c.err, context.Canceled) {
 				c.run.Status = report.RunInterrupted
 			}
@@ -228,6 +230,7 @@ func (b *batch) buildReports() error {
 			times = c.solo.times
 		}
 		c.run = c.result.Report(json.RawMessage(config), times)
+		c.run.Axes = c.axes
 		if n := c.workload.changed; n > 0 {
 			c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("%d calls were longer than %d tokens and were changed (workload.max_context %s)",
 				n, c.workload.limit, c.workload.how))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,6 +36,7 @@ type predict struct {
 	jobs     int
 
 	assumed []string
+	varied  []string // paths of the axes with several values
 }
 
 // shortFlag is a flag for a config path. With list it takes several values and makes an axis of the grid.
@@ -245,6 +248,9 @@ func (p *predict) axes() ([]axis, error) {
 		p.assume("the policies round-robin, sticky and kv are compared (--router)")
 	}
 	for _, a := range axes {
+		if len(a.values) > 1 {
+			p.varied = append(p.varied, a.path)
+		}
 		if a.path == "router.policy" && len(a.values) > 1 && len(p.configs) == 0 && !given["workers"] {
 			p.sets = append([]string{"workers=2"}, p.sets...)
 			p.assume("2 workers (--workers)")
@@ -287,7 +293,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		if d.Model == "" {
 			p.assumeModel(capture, d)
 		}
-		tensor := d.Parallelism.Tensor
+		tensor, point := d.Parallelism.Tensor, p.point(d)
 		for r := range p.repeats {
 			seeded := *d
 			seeded.Seed += uint64(r)
@@ -298,7 +304,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			if tensor == 0 && r == 0 {
 				p.assume("tensor parallelism %d for %s on %s, the smallest that fits (--tp)", plan.Parallelism.Tensor, d.Model, d.GPU)
 			}
-			b.cells = append(b.cells, &cell{plan: plan, row: i})
+			b.cells = append(b.cells, &cell{plan: plan, row: i, axes: point})
 		}
 	}
 	b.rows = len(deployments)
@@ -308,6 +314,17 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		}
 	}
 	return b, nil
+}
+
+// point is the values that a row has on the axes of the grid.
+func (p *predict) point(d *sim.Deployment) []report.Axis {
+	var point []report.Axis
+	walkValues(reflect.ValueOf(*d), func(path string, v reflect.Value) {
+		if slices.Contains(p.varied, path) {
+			point = append(point, report.Axis{Key: path, Value: fmt.Sprint(v.Interface())})
+		}
+	})
+	return point
 }
 
 // unresolved says which row an error is of, unless the first row has it already.
