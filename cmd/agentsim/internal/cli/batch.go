@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -253,43 +254,46 @@ func (b *batch) runs() []*report.Run {
 	return runs
 }
 
-// evidence gathers what repeats and bounds say. A recorded baseline stands before the rows and has neither.
+// evidence gathers what repeats and bounds say. A recorded baseline stands before the rows; no repeat pairs with it.
 func (b *batch) evidence(recorded bool) report.Evidence {
-	e := report.Evidence{FixedLoad: b.cells[0].plan.Load.Mode != "concurrency"}
-	if recorded {
-		return e
+	e := report.Evidence{FixedLoad: b.cells[0].plan.Load.Mode != "concurrency", LostRows: b.capture.Read.LostRows}
+	runs := b.runs()
+	metric := report.Primary(runs, e.FixedLoad)
+	if !recorded {
+		e.Intervals = b.intervals(metric, report.Baseline(runs))
 	}
-	metric := report.Primary(b.runs(), e.FixedLoad)
+	winner := report.Best(runs, metric)
+	for _, bound := range []string{"none", "all"} {
+		bounded := make([]*report.Run, b.rows)
+		for _, c := range b.cells {
+			if c.bound == bound {
+				bounded[c.row] = c.run
+				e.Bounds = true
+			}
+		}
+		if e.Bounds && !slices.Contains(bounded, nil) && report.Best(bounded, metric) != winner {
+			e.Flips = append(e.Flips, "--outputs "+bound)
+		}
+	}
+	return e
+}
+
+// intervals pairs the seeds of each row with those of the baseline; nil without repeats.
+func (b *batch) intervals(metric report.Metric, baseline int) []report.Interval {
 	bySeed := make([][]report.Figure, b.rows)
 	for _, c := range b.cells {
 		if c.bound == "" {
 			bySeed[c.row] = append(bySeed[c.row], metric.Of(c.run))
 		}
 	}
-	if base := bySeed[report.Baseline(b.runs())]; len(base) > 1 {
-		for _, figures := range bySeed {
-			interval, _ := report.PairedInterval(base, figures)
-			e.Intervals = append(e.Intervals, interval)
-		}
+	if len(bySeed[baseline]) < 2 {
+		return nil
 	}
-	winner := report.Best(b.runs(), metric)
-	for _, bound := range []string{"none", "all"} {
-		runs := make([]*report.Run, b.rows)
-		found := false
-		for _, c := range b.cells {
-			if c.bound == bound {
-				runs[c.row] = c.run
-				found = true
-			}
-		}
-		if !found {
-			continue
-		}
-		if other := report.Best(runs, metric); winner >= 0 && other >= 0 && other != winner {
-			e.Flips = append(e.Flips, "--outputs "+bound)
-		}
+	intervals := make([]report.Interval, b.rows)
+	for row, figures := range bySeed {
+		intervals[row], _ = report.PairedInterval(bySeed[baseline], figures)
 	}
-	return e
+	return intervals
 }
 
 // failure returns an error when a run failed. The other rows stand.

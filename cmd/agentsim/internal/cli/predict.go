@@ -35,6 +35,7 @@ type predict struct {
 	repeats  int
 	jobs     int
 
+	files   []string // the arguments
 	assumed []string
 	varied  []string // paths of the axes with several values
 }
@@ -142,6 +143,7 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 	if err := out.prepare(); err != nil {
 		return err
 	}
+	p.files = args
 	capture, err := p.open(ctx, g, args)
 	if err != nil {
 		return err
@@ -397,10 +399,10 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 	if p.baseline == "recorded" {
 		runs = append([]*report.Run{sim.Recorded(b.workloads[0].workload)}, runs...)
 	}
-	evidence := b.evidence(p.baseline != "")
-	evidence.LostRows = b.capture.Read.LostRows
-	verdict := report.Judge(runs, evidence)
-	rep := &report.Report{Runs: runs, Verdict: &verdict}
+	verdict := report.Judge(runs, b.evidence(p.baseline != ""))
+	read := &b.capture.Read
+	rep := &report.Report{Version: version(), Runs: runs, Verdict: &verdict, Trace: &report.Trace{Format: b.capture.Format,
+		Files: p.files, Calls: int64(read.Calls), RowsLost: int64(read.LostRows), Duplicates: int64(read.Duplicates)}}
 	if err := out.write(rep, b); err != nil {
 		return err
 	}
