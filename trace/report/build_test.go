@@ -349,6 +349,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte(`{"schema":"agentsim.report.v1","runs":[{"name":"a\n\u001b","throughput":{"requests_per_s":-1}},{"throughput":{"requests_per_s":1e308}}]}`))
+	f.Add([]byte(`{"schema":"agentsim.report.v1","runs":[{"axes":[{"key":".","value":"1"}],"gpus":-3},{"axes":[{"key":".","value":"\n"}],"requests":{"total":1,"rejected":1,"rejections":[{"count":9,"why":" "}]}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		rep, err := Read(bytes.NewReader(b))
 		if err != nil {

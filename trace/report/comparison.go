@@ -27,6 +27,8 @@ func (c *comparison) compare() (text, winner string) {
 		return c.describe(top.label()+":", c.ranked[0]), ""
 	case len(contenders(c.runs)) == 1:
 		return c.describe(top.label()+" is the only row that completed all its requests:", c.ranked[0]), top.Name
+	case len(c.ranked) == 1:
+		return c.describe(top.label()+" is the only row that completed anything:", c.ranked[0]), top.Name
 	}
 	// The winner is the best of those that differ from the baseline: a lead within noise is none.
 	for _, i := range c.ranked[:place] {
@@ -35,7 +37,7 @@ func (c *comparison) compare() (text, winner string) {
 		}
 	}
 	same := slices.DeleteFunc(slices.Clone(c.ranked), func(i int) bool { return !c.differ(i).none })
-	if len(same) > 1 || len(c.ranked) == 1 {
+	if len(same) > 1 {
 		return c.equal(same), ""
 	}
 	return c.holds(c.ranked[1]), c.runs[c.base].Name

@@ -101,24 +101,33 @@ func countOf(n, total int64, noun string) string {
 	return fmt.Sprintf("%d of %d %s", n, total, noun)
 }
 
-// shorten cuts the middle out of a name that is wider than limit.
+// shorten cuts the middle out of a name that is wider than limit, but leaves a character at both ends.
 func shorten(name string, limit int) string {
 	name = printable(name)
-	width := displaywidth.String(name)
-	if width <= limit {
+	runes := []rune(name)
+	if displaywidth.String(name) <= limit || len(runes) <= 2 {
 		return name
 	}
-	runes := []rune(name)
-	cut := 2
-	if width == len(runes) { // none is wide
-		cut = min(max(cut, width-limit+1), len(runes)-2)
+	room := limit - displaywidth.Rune('…')
+	width := displaywidth.Rune(runes[0])
+	head := 1
+	for half := (room + 1) / 2; head < len(runes)-1; head++ {
+		w := displaywidth.Rune(runes[head])
+		if width+w > half {
+			break
+		}
+		width += w
 	}
-	for ; width > limit && cut <= len(runes)-2; cut++ {
-		head := (len(runes) - cut + 1) / 2
-		name = string(runes[:head]) + "…" + string(runes[head+cut:])
-		width = displaywidth.String(name)
+	tail := len(runes) - 1
+	width += displaywidth.Rune(runes[tail])
+	for ; tail > head; tail-- {
+		w := displaywidth.Rune(runes[tail-1])
+		if width+w > room {
+			break
+		}
+		width += w
 	}
-	return name
+	return string(runes[:head]) + "…" + string(runes[tail:])
 }
 
 // printable replaces what a terminal cannot print in one line.

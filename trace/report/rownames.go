@@ -61,7 +61,11 @@ func splitKey(key string) (parent, last string) {
 	return "", key
 }
 
-// differingAxes returns the keys that do not have the same value in all runs which have them, in order of appearance.
+// maxAxes bounds the columns that name a row.
+const maxAxes = 16
+
+// differingAxes returns the keys that do not have the same value in all runs which have them, in order of appearance,
+// not more than maxAxes.
 func differingAxes(runs []*Run) []string {
 	var keys []string
 	first, differs := map[string]string{}, map[string]bool{}
@@ -75,7 +79,8 @@ func differingAxes(runs []*Run) []string {
 			differs[a.Key] = differs[a.Key] || seen && value != a.Value
 		}
 	}
-	return slices.DeleteFunc(keys, func(key string) bool { return !differs[key] })
+	keys = slices.DeleteFunc(keys, func(key string) bool { return !differs[key] })
+	return keys[:min(len(keys), maxAxes)]
 }
 
 // axis returns the run's value on an axis.

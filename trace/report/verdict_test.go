@@ -232,6 +232,12 @@ func TestJudge(t *testing.T) {
 			want: "Not to be trusted: no run completed anything.", reasons: []string{"no run completed anything"},
 		},
 		{
+			name:   "only the baseline completed anything",
+			runs:   []deployment{with(kv, single), {name: "a", singleTurn: true}},
+			want:   "kv is the only row that completed anything: 6 requests per second, p99 TTFT 4.10 s, hit rate 71%, 4.1% of GPU time re-prefilling.",
+			winner: "kv",
+		},
+		{
 			name:    "the baseline completed nothing",
 			runs:    []deployment{{name: "a", singleTurn: true}, with(kv, single)},
 			want:    "kv: 6 requests per second, p99 TTFT 4.10 s, hit rate 71%, 4.1% of GPU time re-prefilling. Not to be trusted: the baseline a completed nothing.",
