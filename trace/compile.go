@@ -346,7 +346,8 @@ func (b *builder) continuation(i int32) int32 {
 		if b.outputs == OutputsAll {
 			need = c.Input + 1
 		}
-		return b.w.Calls[j].Input >= need && b.tree.precedes(at, b.prompts[j])
+		next := &b.w.Calls[j]
+		return next.Input >= need && b.mayContain(next.Turn, c.Turn) && b.tree.precedes(at, b.prompts[j])
 	}
 	for j := i + 1; j < int32(len(b.w.Calls)) && j <= i+maxLookahead && b.w.Calls[j].Session == c.Session; j++ {
 		if continues(j) {
@@ -357,6 +358,13 @@ func (b *builder) continuation(i int32) int32 {
 		return j
 	}
 	return -1
+}
+
+// mayContain tells whether next began late enough to hold the output of t. An end that was filled by rule proves
+// nothing.
+func (b *builder) mayContain(next, t *Turn) bool {
+	return t.End == NoTime || next.Start == NoTime || t.Inferred&FieldEnd != 0 ||
+		next.Start >= t.End-b.w.Capture.Resolution
 }
 
 // sharedOutput returns the token up to which next's prompt is taken to hold the prompt and the output of c.

@@ -309,3 +309,27 @@ func TestCompileCuts(t *testing.T) {
 		t.Errorf("a session that begins with a tool result is cut to %d, want all but the last block", w.Calls[0].Cut)
 	}
 }
+
+// A prompt that began before a call ended cannot hold what the call generated, whatever its hashes say.
+func TestOutputIsNotSharedWithOverlappingCalls(t *testing.T) {
+	for _, test := range []struct {
+		start      time.Duration
+		identified int32
+	}{{60 * time.Millisecond, 8}, {100 * time.Millisecond, 13}} {
+		s := &Session{ID: "a", Turns: []*Turn{
+			{ID: "1", Input: 8, Output: 6, Start: 0, End: 100 * time.Millisecond, Cached: Unknown, Hashes: []uint64{1, 2}},
+			{ID: "2", Input: 16, Output: 1, Start: test.start, End: 200 * time.Millisecond, Cached: Unknown, Hashes: []uint64{1, 2, 3, 4}},
+		}}
+		c := &Capture{BlockSize: 4, Resolution: time.Millisecond, SharedClock: true, Sessions: []*Session{s}}
+		if err := c.Link(); err != nil {
+			t.Fatal(err)
+		}
+		w, err := c.Compile(OutputsInferred)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Calls[0].Identified; got != test.identified {
+			t.Errorf("next call at %v: identified up to token %d, want %d", test.start, got, test.identified)
+		}
+	}
+}

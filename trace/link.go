@@ -10,7 +10,7 @@ import (
 // maxDepth bounds how deep subagents may nest.
 const maxDepth = 64
 
-// Link sorts each session's turns by start and fills what follows from the recorded times: which turn waits for
+// Link is called once on a capture. It sorts each session's turns by start and fills what follows from the recorded times: which turn waits for
 // which (Turn.Deps), how the waiting splits into tool, human and other time (Turn.Gap), and which sessions began
 // before the capture did (Turn.Cut).
 //
@@ -23,7 +23,9 @@ const maxDepth = 64
 func (c *Capture) Link() error {
 	byID := make(map[string]*Session, len(c.Sessions))
 	for _, s := range c.Sessions {
-		byID[s.ID] = s
+		if s.ID != "" { // else it would be the parent of every root
+			byID[s.ID] = s
+		}
 	}
 	depth, err := c.sessionDepths(byID)
 	if err != nil {
@@ -304,9 +306,10 @@ func (t *Turn) fillGap(s *Session) {
 		t.splitStatedGap()
 		return
 	}
-	end := NoTime
+	end, spawned := NoTime, false
 	for _, d := range t.Deps {
 		end = max(end, d.Turn.End)
+		spawned = spawned || d.Kind == KindSpawn
 	}
 	gap := max(t.Start-end, 0)
 	for i := range t.Deps {
@@ -315,7 +318,7 @@ func (t *Turn) fillGap(s *Session) {
 	t.Gap.Tool = min(toolTime(s.Tools, end, t.Start), gap)
 	rest := gap - t.Gap.Tool
 	switch {
-	case t.Trigger == "user_message":
+	case t.Trigger == "user_message" && !spawned: // else another agent wrote the message
 		t.Gap.Human = rest
 	case t.Trigger == "tool_result" && t.Gap.Tool == 0:
 		t.Gap.Tool = rest
@@ -359,7 +362,7 @@ func (t *Turn) markCut(blockSize int) {
 	if t.Trigger != "tool_result" || len(t.Deps) > 0 {
 		return
 	}
-	t.Cut = t.Cached
+	t.Cut = min(t.Cached, t.Input)
 	if t.Cached == Unknown {
 		t.Cut = max(0, t.Input-int32(max(blockSize, 1)))
 	}

@@ -97,7 +97,12 @@ func (r *reference) continuation(w *Workload, i int, own []string, outputs Outpu
 	if len(own) == 0 {
 		return -1
 	}
-	continues := func(j int) bool { return len(r.prompts[j]) >= need && slices.Equal(r.prompts[j][:len(own)], own) }
+	continues := func(j int) bool {
+		if n := w.Calls[j].Turn; n.Start < c.Turn.End-w.Capture.Resolution { // it began before the output was there
+			return false
+		}
+		return len(r.prompts[j]) >= need && slices.Equal(r.prompts[j][:len(own)], own)
+	}
 	for j := i + 1; j < len(w.Calls); j++ {
 		if w.Calls[j].Turn.Session == c.Turn.Session && continues(j) {
 			return j
