@@ -2,6 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,7 +204,7 @@ func (d *Deployment) checkChoices() error {
 		{"workload.max_context", d.Workload.MaxContext, []string{"reject", "truncate", "split"}},
 		{"engine.admission", d.Engine.Admission, []string{"full", "chunk"}},
 	} {
-		if !contains(c.of, c.v) {
+		if !slices.Contains(c.of, c.v) {
 			return bad(c.key, "%q is unknown, want %s", c.v, strings.TrimPrefix(strings.Join(c.of, ", "), ", "))
 		}
 	}
@@ -215,8 +218,12 @@ func (d *Deployment) checkChoices() error {
 	if d.Engine.Scheduling != "fcfs" {
 		return bad("engine.scheduling", "%q is not simulated; fcfs is", d.Engine.Scheduling)
 	}
-	for glob, what := range d.Models {
-		if !contains([]string{"serve", "drop", "fold"}, what) {
+	for _, glob := range slices.Sorted(maps.Keys(d.Models)) {
+		what := d.Models[glob]
+		if _, err := path.Match(glob, ""); err != nil {
+			return bad("models."+glob, "not a glob: %v", err)
+		}
+		if !slices.Contains([]string{"serve", "drop", "fold"}, what) {
 			return bad("models."+glob, "%q is unknown, want serve, drop or fold", what)
 		}
 	}
@@ -239,13 +246,4 @@ func (d *Deployment) checkChoices() error {
 		return bad("engine.gpu_memory_utilization", "%v is out of range, want above 0 to 1, or 0 for the version's default", d.Engine.GPUMemoryUtilization)
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }

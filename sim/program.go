@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
@@ -101,7 +102,7 @@ func (a *arrivals) treat() {
 	for i := range a.w.Calls {
 		model := a.w.Calls[i].Turn.Model
 		for _, g := range globs {
-			if ok, _ := path.Match(g, model); !ok || a.plan.Models[g] == "serve" {
+			if !matches(g, model) || a.plan.Models[g] == "serve" {
 				continue
 			}
 			if a.served == nil {
@@ -114,6 +115,19 @@ func (a *arrivals) treat() {
 			break
 		}
 	}
+}
+
+// matches tells whether a model's name matches a glob, whose stars match slashes too.
+func matches(glob, model string) bool {
+	flat := strings.NewReplacer("/", "\x00")
+	ok, _ := path.Match(flat.Replace(glob), flat.Replace(model))
+	return ok
+}
+
+// Serves tells whether the deployment serves any call of the workload (config key models).
+func (p *Plan) Serves(w *trace.Workload) bool {
+	served := newArrivals(p, w).served
+	return served == nil || slices.Contains(served, serve)
 }
 
 func (a *arrivals) treatment(call int32) treatment {

@@ -150,10 +150,6 @@ func (r *Result) approximations() []string {
 				c.Tokens, 100*off, 1-off, 1+off))
 		}
 	}
-	if o := r.Workload.OutputTokens; o.Inferred > 0 {
-		a = append(a, fmt.Sprintf("%.0f%% of generated tokens have an identity inferred from later prompts",
-			100*float64(o.Inferred)/float64(o.Known+o.Inferred+o.Unknown)))
-	}
 	if r.Workload.ForkTokens > 0 {
 		a = append(a, fmt.Sprintf("behind forks of the prefix tree up to %d more prompt tokens may be shared than the hashes show", r.Workload.ForkTokens))
 	}

@@ -292,9 +292,9 @@ func TestOtherModels(t *testing.T) {
 		want time.Duration
 	}{{"serve", 10 * ms}, {"drop", 0}, {"fold", 50 * ms}} {
 		d := fixed()
-		d.Models = map[string]string{"small-*": test.what}
+		d.Models = map[string]string{"*small*": test.what}
 		res := mustRun(t, compile(t, session("a", 100,
-			trace.Turn{Model: "small-1", Input: 8, Output: 1, Start: 0, End: 50 * ms},
+			trace.Turn{Model: "org/small-1", Input: 8, Output: 1, Start: 0, End: 50 * ms},
 			trace.Turn{Model: "big", Input: 12, Output: 1, Start: 50 * ms, End: 80 * ms})), d)
 		if last := res.Requests[len(res.Requests)-1]; last.Arrival != test.want {
 			t.Errorf("%s: the next turn arrives at %v, want %v", test.what, last.Arrival, test.want)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // prompt makes a call without a place in time: prompt and output tokens, and the hashes of the prompt's blocks.

@@ -17,19 +17,6 @@ func Baseline(runs []*Run) int {
 	return 0
 }
 
-// Best returns the index of the run that is best in the metric, or -1 when none can win or the next is as good within
-// 1 %.
-func Best(runs []*Run, metric Metric) int {
-	ranked := rank(runs, metric)
-	switch {
-	case len(ranked) == 0 || !runs[ranked[0]].complete():
-		return -1
-	case len(ranked) > 1 && near(runs[ranked[0]], runs[ranked[1]], metric):
-		return -1
-	}
-	return ranked[0]
-}
-
 // contenders returns the indexes of the runs that completed all their requests; when there are none, of those that
 // have figures at all.
 func contenders(runs []*Run) []int {

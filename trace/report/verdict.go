@@ -51,7 +51,7 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		doubts = append(doubts, "no run completed anything")
 	case len(runs) == 1:
 		sentences = append(sentences, c.describe(runs[0].label()+":", 0))
-	case !runs[c.ranked[0]].complete():
+	case !runs[c.ranked[0]].complete() && !sameFault(runs):
 		sentences = append(sentences, "No row completed all its requests; "+few(faults)+".", c.spans())
 		told = true
 	default:
@@ -61,8 +61,11 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		var text string
 		text, winner = c.compare()
 		sentences = append(sentences, text)
-		if len(faults) > 0 {
+		switch {
+		case len(faults) > 0 && runs[c.ranked[0]].complete():
 			sentences = append(sentences, "Left out of the comparison: "+few(faults)+".")
+		case len(faults) > 0:
+			sentences = append(sentences, capitalize(few(faults))+", so this holds for the rest of the work only.")
 		}
 		told = true
 	}
@@ -80,6 +83,16 @@ func Judge(runs []*Run, given Evidence) Verdict {
 	}
 	v.Text = strings.TrimSpace(strings.Join(sentences, " "))
 	return v
+}
+
+// sameFault tells that all runs rejected the same part of the work and did the rest.
+func sameFault(runs []*Run) bool {
+	for _, r := range runs {
+		if q := r.lost(); !sameWork(r, runs[0]) || r.Status != RunDone || q.Failed+q.Unfinished > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // doubts lists what makes any comparison of the runs one not to rely on.

@@ -143,14 +143,16 @@ func (b *batch) compile() error {
 				c.workload = w
 			}
 		}
-		if c.workload != nil {
-			continue
+		if c.workload == nil {
+			if err := b.build(&want); err != nil {
+				return usagef("%w", err)
+			}
+			c.workload = &want
+			b.workloads = append(b.workloads, &want)
 		}
-		if err := b.build(&want); err != nil {
-			return usagef("%w", err)
+		if !c.plan.Serves(c.workload.workload) {
+			return usagef("deployment %q: models: no call of the trace is left to serve", c.plan.Name)
 		}
-		c.workload = &want
-		b.workloads = append(b.workloads, &want)
 	}
 	return nil
 }
@@ -262,7 +264,8 @@ func (b *batch) evidence(recorded bool) report.Evidence {
 	if !recorded {
 		e.Intervals = b.intervals(metric, report.Baseline(runs))
 	}
-	winner := report.Best(runs, metric)
+	plain := report.Evidence{FixedLoad: e.FixedLoad} // the bounds are not repeated, so seeds do not count here
+	winner := report.Judge(runs, plain).Winner
 	for _, bound := range []string{"none", "all"} {
 		bounded := make([]*report.Run, b.rows)
 		for _, c := range b.cells {
@@ -271,7 +274,10 @@ func (b *batch) evidence(recorded bool) report.Evidence {
 				e.Bounds = true
 			}
 		}
-		if e.Bounds && !slices.Contains(bounded, nil) && report.Best(bounded, metric) != winner {
+		if slices.Contains(bounded, nil) {
+			continue
+		}
+		if report.Judge(bounded, plain).Winner != winner {
 			e.Flips = append(e.Flips, "--outputs "+bound)
 		}
 	}

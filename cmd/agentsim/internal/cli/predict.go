@@ -119,14 +119,17 @@ why; 130 interrupted.`,
 	f.BoolVar(&p.force, "force", false, "overwrite results in the output folder")
 	f.BoolVar(&p.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
 	f.BoolVar(&p.check, "check", false, "verify conservation laws at every event (slow)")
-	f.IntVar(&p.jobs, "jobs", runtime.GOMAXPROCS(0), "simulations at a time")
+	f.IntVar(&p.jobs, "jobs", 0, "simulations at a time (default: one per processor)")
 	return cmd
 }
 
 // run is the command.
 func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args []string) error {
-	if p.repeats < 1 || p.repeats > 1000 || p.jobs < 1 {
+	if p.repeats < 1 || p.repeats > 1000 || p.jobs < 0 {
 		return usagef("--repeats wants 1 to 1000, --jobs at least 1")
+	}
+	if p.jobs == 0 {
+		p.jobs = runtime.GOMAXPROCS(0)
 	}
 	if p.baseline != "" && p.baseline != "recorded" {
 		return usagef("--baseline %s: only \"recorded\" is known", p.baseline)
@@ -318,8 +321,12 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 	return b, nil
 }
 
-// point is the values that a row has on the axes of the grid.
+// point is the values that a row has on the axes of the grid; none when rows come from several files, whose names
+// tell them apart.
 func (p *predict) point(d *sim.Deployment) []report.Axis {
+	if len(p.configs) > 1 {
+		return nil
+	}
 	var point []report.Axis
 	walkValues(reflect.ValueOf(*d), func(path string, v reflect.Value) {
 		if slices.Contains(p.varied, path) {
@@ -331,7 +338,10 @@ func (p *predict) point(d *sim.Deployment) []report.Axis {
 
 // unresolved says which row an error is of, unless the first row has it already.
 func (p *predict) unresolved(all []sim.Deployment, d *sim.Deployment, err error) error {
-	if d == &all[0] && len(p.configs) < 2 {
+	if len(p.configs) == 1 {
+		return usagef("%s: %w", p.configs[0], err)
+	}
+	if d == &all[0] && len(p.configs) == 0 {
 		return usagef("%w", err)
 	}
 	return usagef("deployment %q: %w", d.Name, err)
