@@ -149,7 +149,7 @@ func (r *run) loop(ctx context.Context) error {
 			return ctx.Err()
 		}
 		r.dropStale()
-		worker, at := r.due.next()
+		_, at := r.due.next()
 		if !r.agenda.empty() {
 			at = min(at, r.agenda.next())
 		}
@@ -163,7 +163,7 @@ func (r *run) loop(ctx context.Context) error {
 			return nil
 		}
 		r.now = at
-		for worker, at = r.due.next(); at == r.now; worker, at = r.due.next() {
+		for worker, due := r.due.next(); due == r.now; worker, due = r.due.next() {
 			r.endStep(worker)
 		}
 		for !r.timeouts.empty() && r.timeouts.list[r.timeouts.head].at == r.now {
