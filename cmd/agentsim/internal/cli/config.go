@@ -15,6 +15,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/sim"
 )
 
@@ -212,7 +213,7 @@ func lastParts(paths []string) []string {
 func suggestion(name string, known []string) string {
 	best, at := "", 1+len(name)/3
 	for _, k := range known {
-		if d := distance(name, k); d <= at && (d < at || best == "") {
+		if d := models.EditDistance(name, k); d <= at && (d < at || best == "") {
 			best, at = k, d
 		}
 		if strings.HasSuffix(k, "."+name) {
@@ -223,25 +224,4 @@ func suggestion(name string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %q?", best)
-}
-
-// distance is the number of insertions, deletions and replacements between two names (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
