@@ -354,7 +354,7 @@ func TestSoloIsTheLowerBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	solo, err := Solo(context.Background(), w, p)
+	solo, err := Solo(context.Background(), w, p, Options{Check: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func (b *batch) tasks() []func(context.Context) {
 	}
 	for _, s := range b.solos {
 		tasks = append(tasks, func(ctx context.Context) {
-			s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan)
+			s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan, b.options)
 		})
 	}
 	return tasks
