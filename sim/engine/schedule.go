@@ -213,6 +213,15 @@ func (e *Engine) launch(batch models.Batch) {
 	}
 	e.steps = min(maxLeap, e.finish[0].last-step+1, e.window.until(step))
 	e.steps = 1 + e.stepsWithoutEviction(e.steps-1)
+	for e.steps > 1 && e.tooLong() {
+		e.steps /= 2
+	}
+}
+
+// tooLong tells whether the steps in flight take longer than about 19 hours, half of what a Fixed holds.
+func (e *Engine) tooLong() bool {
+	n := float64(e.steps)
+	return n*float64(e.first)+float64(n*(n-1)/2)*float64(e.slope) > 1<<62
 }
 
 // stepsWithoutEviction returns how many of the next n decode steps find enough blocks that hold nothing.
