@@ -12,9 +12,6 @@ import (
 // send puts a call on its way to the router; the frontend's own work comes before.
 func (r *run) send(inst *instance, call int32, at time.Duration) {
 	c := &r.w.Calls[call]
-	if r.arrivals.mode == "recorded" && c.Offset != trace.NoTime {
-		at = max(at, inst.begun+r.arrivals.scale(c.Offset))
-	}
 	if r.stop > 0 && at >= r.stop {
 		r.uncalled(inst)
 		return
@@ -216,13 +213,18 @@ func (r *run) satisfy(inst *instance, edge trace.Edge, at time.Duration) {
 		return
 	}
 	c := &r.w.Calls[edge.To]
-	p.ready = max(p.ready, at+r.arrivals.gap(c, edge.Delay))
+	gap, people := r.arrivals.gap(c, edge.Delay)
+	if r.arrivals.held(c) {
+		p.ready = max(p.ready, at, inst.begun+r.arrivals.scale(c.Offset))
+	} else {
+		p.ready = max(p.ready, at+gap)
+	}
 	if p.waits--; p.waits == 0 {
-		g := c.Turn.Gap
-		if total := g.Total(); total > 0 {
-			waited := float64(p.ready - at)
-			inst.record.Tool += time.Duration(waited * float64(g.Tool) / float64(total))
-			inst.record.Human += time.Duration(waited * float64(g.Human) / float64(total))
+		waited := p.ready - at
+		human := time.Duration(float64(waited) * people)
+		inst.record.Human += human
+		if g := c.Turn.Gap; g.Tool > 0 {
+			inst.record.Tool += time.Duration(float64(waited-human) * float64(g.Tool) / float64(g.Tool+g.Other))
 		}
 		r.send(inst, edge.To, p.ready)
 	}

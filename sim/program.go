@@ -53,6 +53,8 @@ type arrivals struct {
 	begun int
 	rng   *rand.Rand
 	clock time.Duration // poisson: the latest arrival
+	// hold keeps calls back until their recorded time since the program's start, in place of recorded gaps.
+	hold bool
 	// served says per call what happens to it, when the deployment treats models differently; nil for all served.
 	served []treatment
 }
@@ -72,7 +74,7 @@ const (
 )
 
 func newArrivals(p *Plan, w *trace.Workload) *arrivals {
-	a := &arrivals{plan: p, w: w, mode: p.Load.Mode, rng: rand.New(rand.NewPCG(p.Seed, arrivalStream))}
+	a := &arrivals{plan: p, w: w, mode: p.Load.Mode, hold: p.Load.Mode == "recorded", rng: rand.New(rand.NewPCG(p.Seed, arrivalStream))}
 	a.order = make([]int32, len(w.Programs))
 	for i := range a.order {
 		a.order[i] = int32(i)
@@ -201,21 +203,23 @@ func (a *arrivals) snapshot(inst *instance) {
 	}
 }
 
-// gap is how long a call waits after the end of what it depends on, along an edge with the given recorded delay.
-func (a *arrivals) gap(c *trace.Call, delay time.Duration) time.Duration {
-	load := &a.plan.Load
-	g := c.Turn.Gap
-	machine := max(delay-g.Human, 0)
-	human := delay - machine
+// held tells whether a call is not sent before its recorded time.
+func (a *arrivals) held(c *trace.Call) bool { return a.hold && c.Offset != trace.NoTime }
+
+// gap is how long a call waits after the end of what it depends on, along an edge with the given recorded delay, and
+// the share of it that people take.
+func (a *arrivals) gap(c *trace.Call, delay time.Duration) (d time.Duration, people float64) {
+	human := min(delay, c.Turn.Gap.Human)
+	machine := delay - human
 	if a.plan.humanCap >= 0 {
 		human = min(human, a.plan.humanCap)
 	}
-	d := machine + human
-	if load.Speed != 1 {
-		d = time.Duration(math.Round(float64(d) / load.Speed))
+	if human > 0 {
+		people = float64(human) / float64(machine+human)
 	}
+	d = a.scale(machine + human)
 	if a.plan.maxGap >= 0 {
 		d = min(d, a.plan.maxGap)
 	}
-	return d
+	return d, people
 }

@@ -24,8 +24,9 @@ type Options struct {
 	Check bool
 	// Progress, when set, counts ended calls.
 	Progress *atomic.Int64
-	// private keeps programs from sharing any cached prefix, for running each as if alone.
-	private bool
+	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
+	// back as mode recorded does.
+	private, hold bool
 }
 
 // Result is what became of a workload on a deployment.
@@ -106,6 +107,7 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	}
 	r := &run{fleet: f, arrivals: newArrivals(p, w), w: w, options: o,
 		result: &Result{Plan: p, Workload: w, Gaps: gaps}}
+	r.arrivals.hold = r.arrivals.hold || o.hold
 	if p.Load.Duration > 0 {
 		r.stop = p.Load.Warmup + p.Load.Duration
 		r.result.Window = report.Window{From: p.Load.Warmup, To: r.stop}

@@ -195,6 +195,7 @@ func TestArrivals(t *testing.T) {
 		{"human gap capped", "user_message", func(d *Deployment) { d.Load.HumanGap = "cap=30ms" }, 65 * ms},
 		{"tools are no humans", "tool_result", func(d *Deployment) { d.Load.HumanGap = "drop" }, 135 * ms},
 		{"concurrency", "tool_result", func(d *Deployment) { d.Load.Mode, d.Load.Concurrency = "concurrency", 1 }, 135 * ms},
+		{"recorded start is past: no gap", "tool_result", func(d *Deployment) { d.Load.Mode, d.Load.Speed = "recorded", 6 }, 35 * ms},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := fixed()
@@ -362,6 +363,53 @@ func TestSoloIsTheLowerBound(t *testing.T) {
 		alone := solo[pr.Index]
 		if together := pr.Last - pr.First; alone <= 0 || together < alone {
 			t.Errorf("program %d takes %v among six and %v alone", pr.Index, together, alone)
+		}
+	}
+}
+
+// A program alone has slowdown 1 in every arrival mode: recorded starts hold it back alone as well.
+func TestSoloInRecordedMode(t *testing.T) {
+	w := compile(t, session("a", 100,
+		trace.Turn{Input: 8, Output: 6, Start: 0, End: 50 * ms},
+		trace.Turn{Input: 20, Output: 1, Start: 150 * ms, End: 200 * ms}))
+	for mode, want := range map[string]time.Duration{"closed": 145 * ms, "recorded": 160 * ms} {
+		d := fixed()
+		d.Load.Mode = mode
+		p, err := d.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		solo, err := Solo(context.Background(), w, p, Options{Check: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pr := mustRun(t, w, d).Programs[0]
+		if together := pr.Last - pr.First; together != want || solo[0] != want {
+			t.Errorf("%s: the program takes %v and %v alone, want %v", mode, together, solo[0], want)
+		}
+	}
+}
+
+// A gap of 60 ms of tools and 40 ms of people, as each limit leaves it to them.
+func TestWhoTakesTheGap(t *testing.T) {
+	for _, test := range []struct {
+		humanGap, maxGap string
+		tool, human      time.Duration
+	}{
+		{"recorded", "none", 60 * ms, 40 * ms},
+		{"drop", "none", 60 * ms, 0},
+		{"cap=20ms", "none", 60 * ms, 20 * ms},
+		{"recorded", "50ms", 30 * ms, 20 * ms}, // half of both
+	} {
+		s := session("a", 100,
+			trace.Turn{Input: 8, Output: 6, Start: 0, End: 50 * ms},
+			trace.Turn{Input: 20, Output: 1, Start: 150 * ms, End: 200 * ms, Trigger: "user_message"})
+		s.Tools = []trace.ToolSpan{{Start: 50 * ms, End: 110 * ms}}
+		d := fixed()
+		d.Load.HumanGap, d.Load.MaxGap = test.humanGap, test.maxGap
+		if pr := mustRun(t, compile(t, s), d).Programs[0]; pr.Tool != test.tool || pr.Human != test.human {
+			t.Errorf("human gap %s, max gap %s: %v of tools and %v of people, want %v and %v",
+				test.humanGap, test.maxGap, pr.Tool, pr.Human, test.tool, test.human)
 		}
 	}
 }

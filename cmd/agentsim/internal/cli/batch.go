@@ -196,7 +196,11 @@ func (b *batch) soloOf(c *cell) *solo {
 	}
 	d := c.plan.Deployment
 	d.Name, d.Workers, d.Seed, d.Router, d.Client, d.SLO = "", 1, 0, sim.Router{}, sim.Client{}, sim.SLO{}
-	d.Load = sim.Load{Speed: d.Load.Speed, MaxGap: d.Load.MaxGap, HumanGap: d.Load.HumanGap}
+	load := sim.Load{Speed: d.Load.Speed, MaxGap: d.Load.MaxGap, HumanGap: d.Load.HumanGap}
+	if d.Load.Mode == "recorded" {
+		load.Mode = d.Load.Mode
+	}
+	d.Load = load
 	d.Parallelism.Data = 1
 	text, err := yaml.Marshal(d)
 	if err != nil {
