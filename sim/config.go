@@ -236,6 +236,8 @@ func (d *Deployment) checkChoices() error {
 		return bad("load.rate", "mode poisson needs the programs per second")
 	case d.Load.Mode == "concurrency" && d.Load.Concurrency == 0:
 		return bad("load.concurrency", "mode concurrency needs the number of programs that live at a time")
+	case d.Load.Start == "snapshot" && d.Load.Mode != "concurrency":
+		return bad("load.start", "snapshot goes with load.mode concurrency")
 	case d.Load.Warmup < 0 || d.Load.Duration < 0 || d.Load.Warmup > 0 && d.Load.Duration == 0:
 		return bad("load.warmup", "a warm-up needs a positive load.duration to measure after it")
 	case d.Client.Timeout < 0:

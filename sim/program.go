@@ -187,7 +187,7 @@ func (a *arrivals) begin() *instance {
 
 // snapshot lets an instance begin at a random turn of its root session: earlier calls have ended.
 func (a *arrivals) snapshot(inst *instance) {
-	rng := rand.New(rand.NewPCG(a.plan.Seed, snapshotStream^uint64(inst.program)))
+	rng := rand.New(rand.NewPCG(a.plan.Seed, snapshotStream^uint64(inst.copy)<<32^uint64(inst.program)))
 	root := a.w.Calls[inst.first].Session
 	turns := int32(0)
 	for i := range inst.calls {
@@ -200,6 +200,7 @@ func (a *arrivals) snapshot(inst *instance) {
 	for i := range inst.calls {
 		c := &a.w.Calls[inst.first+int32(i)]
 		inst.skip[i] = c.Offset != trace.NoTime && c.Offset < at
+		inst.record.Partial = inst.record.Partial || inst.skip[i]
 	}
 }
 

@@ -413,3 +413,34 @@ func TestWhoTakesTheGap(t *testing.T) {
 		}
 	}
 }
+
+// Programs that a snapshot begins in their midst are counted, but their makespans are not those of whole programs; and
+// the copies of one program do not all begin at the same turn.
+func TestSnapshot(t *testing.T) {
+	var turns []trace.Turn
+	for i := range 8 {
+		start := time.Duration(i) * 100 * ms
+		turns = append(turns, trace.Turn{Input: int32(8 + 8*i), Output: 1, Start: start, End: start + 50*ms})
+	}
+	d := fixed()
+	d.Load = Load{Mode: "concurrency", Concurrency: 16, Programs: 16, Speed: 1, Start: "snapshot"}
+	res := mustRun(t, compile(t, session("a", 100, turns...)), d)
+	firsts := map[int32]bool{} // turns with which copies begin
+	for i, q := range res.Requests[:16] {
+		if q.Copy != uint32(i) || q.Arrival != 0 {
+			t.Fatalf("request %d is of copy %d and arrives at %v, want the first of each copy at 0", i, q.Copy, q.Arrival)
+		}
+		firsts[q.Turn] = true
+	}
+	whole := int64(0)
+	for _, pr := range res.Programs {
+		if !pr.Partial {
+			whole++
+		}
+	}
+	m := res.Report(nil, nil).Programs
+	if len(firsts) < 3 || whole == 0 || m.Completed != 16 || m.MakespanS.Count != whole {
+		t.Errorf("%d first turns, %d programs completed, %d of them whole with %d makespans; want several, 16 and equal numbers",
+			len(firsts), m.Completed, whole, m.MakespanS.Count)
+	}
+}

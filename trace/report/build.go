@@ -37,6 +37,8 @@ type Program struct {
 	// First is the first arrival, Last the last end; Completed means that every request completed.
 	First, Last time.Duration
 	Completed   bool
+	// Partial tells that it began at a later turn than its first, so that its times are not those of a whole program.
+	Partial bool
 	// Where the time went.
 	Model, Tool, Human, Paused, Queued time.Duration
 	// Solo is the makespan of the same program alone on an idle worker; 0 when not known.

@@ -182,6 +182,9 @@ func measurePrograms(programs []Program, window Window) ProgramMeasures {
 			continue
 		}
 		m.Completed++
+		if p.Partial {
+			continue
+		}
 		add(&model, p.Model)
 		add(&tool, p.Tool)
 		add(&human, p.Human)
