@@ -16,6 +16,9 @@ func (r *run) send(inst *instance, call int32, at time.Duration) {
 		r.uncalled(inst)
 		return
 	}
+	if at > r.now {
+		r.fruitless = 0
+	}
 	if inst.record.First == report.None || at < inst.record.First {
 		inst.record.First = at
 	}
@@ -73,6 +76,7 @@ func (r *run) dispatch(e event) {
 	if r.options.private {
 		copy = uint32(e.inst.program) + 1
 	}
+	r.fruitless = 0
 	l.Path = r.path(c, copy, l.Path[:0])
 	l.Input, l.Output = c.Input, c.Output
 	l.route = router.Request{Session: uint64(e.inst.copy)<<32 | uint64(c.Session), Input: c.Input,
@@ -241,6 +245,7 @@ func (r *run) uncalled(inst *instance) {
 
 // programEnded records a program and frees its slot.
 func (r *run) programEnded(inst *instance, end time.Duration) {
+	r.fruitless++
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)
 	if r.arrivals.mode == "concurrency" {

@@ -161,6 +161,9 @@ func bad(key, format string, args ...any) error {
 	return &ConfigError{key, fmt.Sprintf(format, args...)}
 }
 
+// longest bounds times in a config: ten years, so that sums of a few stay far from overflow.
+const longest = 10 * 365 * 24 * time.Hour
+
 // check verifies the ranges that need no look-up.
 func (d *Deployment) check() error {
 	type intRange struct {
@@ -227,21 +230,27 @@ func (d *Deployment) checkChoices() error {
 			return bad("models."+glob, "%q is unknown, want serve, drop or fold", what)
 		}
 	}
+	for _, l := range []struct {
+		key string
+		v   time.Duration
+	}{{"load.warmup", d.Load.Warmup}, {"load.duration", d.Load.Duration}, {"client.timeout", d.Client.Timeout}} {
+		if l.v < 0 || l.v > longest {
+			return bad(l.key, "%v is out of range, want 0 (none) to %v", l.v, longest)
+		}
+	}
 	switch {
-	case !(d.Load.Speed > 0 && d.Load.Speed <= 1e6):
-		return bad("load.speed", "%v is out of range, want above 0 and at most 1e6", d.Load.Speed)
-	case !(d.Load.Rate >= 0 && d.Load.Rate <= 1e6):
-		return bad("load.rate", "%v is out of range, want 0 to 1e6 programs per second", d.Load.Rate)
+	case !(d.Load.Speed >= 1e-6 && d.Load.Speed <= 1e6):
+		return bad("load.speed", "%v is out of range, want 1e-6 to 1e6", d.Load.Speed)
+	case d.Load.Rate != 0 && !(d.Load.Rate >= 1e-6 && d.Load.Rate <= 1e6):
+		return bad("load.rate", "%v is out of range, want 1e-6 to 1e6 programs per second", d.Load.Rate)
 	case d.Load.Mode == "poisson" && d.Load.Rate == 0:
 		return bad("load.rate", "mode poisson needs the programs per second")
 	case d.Load.Mode == "concurrency" && d.Load.Concurrency == 0:
 		return bad("load.concurrency", "mode concurrency needs the number of programs that live at a time")
 	case d.Load.Start == "snapshot" && d.Load.Mode != "concurrency":
 		return bad("load.start", "snapshot goes with load.mode concurrency")
-	case d.Load.Warmup < 0 || d.Load.Duration < 0 || d.Load.Warmup > 0 && d.Load.Duration == 0:
+	case d.Load.Warmup > 0 && d.Load.Duration == 0:
 		return bad("load.warmup", "a warm-up needs a positive load.duration to measure after it")
-	case d.Client.Timeout < 0:
-		return bad("client.timeout", "%v is negative; 0 never gives up", d.Client.Timeout)
 	case d.SLO.TTFT < 0 || d.SLO.ITL < 0 || d.SLO.Program < 0:
 		return bad("slo", "a bound is negative; 0 is none")
 	case !(d.Engine.GPUMemoryUtilization >= 0 && d.Engine.GPUMemoryUtilization <= 1):

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -442,5 +443,27 @@ func TestSnapshot(t *testing.T) {
 	if len(firsts) < 3 || whole == 0 || m.Completed != 16 || m.MakespanS.Count != whole {
 		t.Errorf("%d first turns, %d programs completed, %d of them whole with %d makespans; want several, 16 and equal numbers",
 			len(firsts), m.Completed, whole, m.MakespanS.Count)
+	}
+}
+
+// A load that recycles programs for a given time ends with an error when nothing of a whole round can be served; it
+// would go on without the clock.
+func TestNothingToServe(t *testing.T) {
+	d := fixed()
+	d.Engine.MaxModelLen = 30
+	d.Load.Mode, d.Load.Concurrency, d.Load.Duration = "concurrency", 2, time.Minute
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := trace.Turn{Input: 40, Output: 1, Start: 0, End: 10 * ms}
+	_, err = Run(context.Background(), compile(t, session("a", 100, long), session("b", 200, long)), p, Options{})
+	if err == nil || !strings.Contains(err.Error(), "the last 5 programs ended without a call") {
+		t.Errorf("the error is %v", err)
+	}
+	short := trace.Turn{Input: 8, Output: 1, Start: 0, End: 10 * ms}
+	res := mustRun(t, compile(t, session("a", 100, long), session("b", 200, short)), d)
+	if res.TooLong.Calls < 6000 || len(res.Requests) < 12000 { // rounds of 10 ms, two programs at a time
+		t.Errorf("%d calls, %d of them rejected", len(res.Requests), res.TooLong.Calls)
 	}
 }
