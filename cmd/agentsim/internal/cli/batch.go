@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,6 +58,7 @@ type compiled struct {
 type solo struct {
 	key   string
 	cell  *cell
+	done  chan struct{} // closed when times and err are there
 	times []time.Duration
 	err   error
 }
@@ -117,7 +119,7 @@ func (b *batch) run(ctx context.Context, g *Global) error {
 	}
 	close(queue)
 	wait.Wait()
-	return b.buildReports()
+	return nil
 }
 
 // finished counts the cells that were simulated to the end.
@@ -171,21 +173,52 @@ func (b *batch) build(w *compiled) (err error) {
 	return err
 }
 
-// tasks lists what can run in parallel: the cells, and the programs alone where slowdowns mean something.
+// tasks lists what can run in parallel: the programs alone where slowdowns mean something, and the cells. A cell waits
+// for the programs alone, which therefore come first.
 func (b *batch) tasks() []func(context.Context) {
-	var tasks []func(context.Context)
+	var cells, solos []func(context.Context)
 	for _, c := range b.cells {
 		c.solo = b.soloOf(c)
-		tasks = append(tasks, func(ctx context.Context) {
-			c.result, c.err = sim.Run(ctx, c.workload.workload, c.plan, b.options)
-		})
+		cells = append(cells, func(ctx context.Context) { b.simulate(ctx, c) })
 	}
 	for _, s := range b.solos {
-		tasks = append(tasks, func(ctx context.Context) {
+		solos = append(solos, func(ctx context.Context) {
+			defer close(s.done)
 			s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan, b.options)
 		})
 	}
-	return tasks
+	return append(solos, cells...)
+}
+
+// simulate runs a cell and turns its result into a report row.
+func (b *batch) simulate(ctx context.Context, c *cell) {
+	result, err := sim.Run(ctx, c.workload.workload, c.plan, b.options)
+	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
+	if c.err = cmp.Or(err, encodeErr); c.err != nil {
+		c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
+		c.run.Axes = c.axes
+		if errors.Is(c.err, context.Canceled) {
+			c.run.Status = report.RunInterrupted
+		}
+		return
+	}
+	var times []time.Duration
+	if c.solo != nil {
+		<-c.solo.done
+		times = c.solo.times
+	}
+	c.run = result.Report(json.RawMessage(config), times)
+	c.run.Axes = c.axes
+	if c.solo != nil && c.solo.err != nil {
+		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("slowdowns are not known: programs alone: %v", c.solo.err))
+	}
+	if n := c.workload.changed; n > 0 {
+		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("%d calls were longer than %d tokens and were changed (workload.max_context %s)",
+			n, c.workload.limit, c.workload.how))
+	}
+	if b.traces {
+		c.result = result
+	}
 }
 
 // soloOf returns the solo run that a cell's slowdowns refer to, or nil when every program is a single call.
@@ -212,41 +245,9 @@ func (b *batch) soloOf(c *cell) *solo {
 			return s
 		}
 	}
-	s := &solo{key: key, cell: c}
+	s := &solo{key: key, cell: c, done: make(chan struct{})}
 	b.solos = append(b.solos, s)
 	return s
-}
-
-// buildReports turns results into report rows and drops what is not needed any more.
-func (b *batch) buildReports() error {
-	for _, c := range b.cells {
-		config, err := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
-		if err != nil {
-			return fmt.Errorf("encoding the config of %q: %w", c.plan.Name, err)
-		}
-		if c.err != nil {
-			c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
-			c.run.Axes = c.axes
-			if errors.Is(c.err, context.Canceled) {
-				c.run.Status = report.RunInterrupted
-			}
-			continue
-		}
-		var times []time.Duration
-		if c.solo != nil && c.solo.err == nil {
-			times = c.solo.times
-		}
-		c.run = c.result.Report(json.RawMessage(config), times)
-		c.run.Axes = c.axes
-		if n := c.workload.changed; n > 0 {
-			c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("%d calls were longer than %d tokens and were changed (workload.max_context %s)",
-				n, c.workload.limit, c.workload.how))
-		}
-		if !b.traces {
-			c.result = nil
-		}
-	}
-	return nil
 }
 
 // runs are the rows of the table: of each row the cell with the first seed.
