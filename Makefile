@@ -25,10 +25,11 @@ lint:
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
-## bench: Go benchmarks, and the speed of the main job (bench/run.sh prints the table)
+## bench: Go benchmarks, the speed of whole processes, and the same work on a peer where it can be installed
 bench: build
 	go test -run '^$$' -bench . -benchmem ./...
 	bench/run.sh $(BIN)
+	interop/run.sh
 
 ## fuzz: every fuzz target for FUZZTIME (default 20s)
 FUZZTIME ?= 20s

@@ -84,6 +84,7 @@ func servingCase(r *row) (*Case, error) {
 	}
 	if d.Engine.Kind = r.text("backend"); d.Engine.Kind == "vllm" {
 		d.Engine.Version = r.text("backend_version")
+		d.Engine.AsyncScheduling = d.Engine.Kind == "vllm" && (&models.Deployment{EngineVersion: d.Engine.Version}).AsyncScheduling()
 		d.Engine.MaxNumSeqs = clients
 		d.Engine.MaxNumBatchedTokens = max(8192, clients)
 	}

@@ -41,7 +41,7 @@ measure "mini-swe-agent, 1,006,535 turns, 64 workers" 40 3072 --profile mini-swe
 echo
 echo "growth with the number of turns (short programs, 512 at a time on 64 workers, working set 3 times the KV):"
 for programs in 1000 10000 100000; do
-	measure "$((programs / 100)),000 turns" 40 3072 --profile mini-swe-agent --programs $programs --profile-set turns=10 \
+	measure "$((programs * 10)) turns" 40 3072 --profile mini-swe-agent --programs $programs --profile-set turns=10 \
 		--profile-set output=40 --profile-set result=100 --model llama-3.1-8b --workers 64 --router kv --concurrency 512 \
 		--set engine.kv_blocks=450
 	awk -v s="$seconds" -v p="$programs" 'BEGIN {printf "    %.1f µs per turn\n", s*1e6/(p*10)}'

@@ -204,7 +204,7 @@ func unknown[T any](kind, name string, list []T, namesOf func(T) []string, also 
 	for _, entry := range list {
 		best := candidate{distance: len(given)}
 		for _, n := range namesOf(entry) {
-			if d := editDistance(given, n); d < best.distance {
+			if d := EditDistance(given, n); d < best.distance {
 				best = candidate{namesOf(entry)[0], d}
 			}
 		}
@@ -227,8 +227,9 @@ func unknown[T any](kind, name string, list []T, namesOf func(T) []string, also 
 	return errors.New(message)
 }
 
-// editDistance is the number of bytes to insert, delete or replace to turn a into b.
-func editDistance(a, b string) int {
+// EditDistance is the number of bytes to insert, delete or replace to turn a into b (Levenshtein), for suggesting the
+// name that was meant.
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

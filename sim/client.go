@@ -12,12 +12,12 @@ import (
 // send puts a call on its way to the router; the frontend's own work comes before.
 func (r *run) send(inst *instance, call int32, at time.Duration) {
 	c := &r.w.Calls[call]
-	if r.arrivals.mode == "recorded" && c.Offset != trace.NoTime {
-		at = max(at, inst.begun+r.arrivals.scale(c.Offset))
-	}
 	if r.stop > 0 && at >= r.stop {
 		r.uncalled(inst)
 		return
+	}
+	if at > r.now {
+		r.fruitless = 0
 	}
 	if inst.record.First == report.None || at < inst.record.First {
 		inst.record.First = at
@@ -76,6 +76,7 @@ func (r *run) dispatch(e event) {
 	if r.options.private {
 		copy = uint32(e.inst.program) + 1
 	}
+	r.fruitless = 0
 	l.Path = r.path(c, copy, l.Path[:0])
 	l.Input, l.Output = c.Input, c.Output
 	l.MaxOutput = int32(min(r.plan.Client.MaxTokens, r.plan.MaxModelLen-int(c.Input)))
@@ -85,8 +86,8 @@ func (r *run) dispatch(e event) {
 	worker, overlap := rt.Pick(r.now, &l.route)
 	rt.Dispatched(&l.route, worker, overlap)
 	l.worker, rec.Worker = int32(worker), int32(worker)
-	if history := e.inst.history(e.call, c); history > 0 && r.plan.Deployment.Workload.WarmStart {
-		rec.Warm = r.engines[worker].Warm(&l.Request, history)
+	if r.plan.Deployment.Workload.WarmStart {
+		l.History = e.inst.history(e.call, c)
 	}
 	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
@@ -217,13 +218,18 @@ func (r *run) satisfy(inst *instance, edge trace.Edge, at time.Duration) {
 		return
 	}
 	c := &r.w.Calls[edge.To]
-	p.ready = max(p.ready, at+r.arrivals.gap(c, edge.Delay))
+	gap, people := r.arrivals.gap(c, edge.Delay)
+	if r.arrivals.held(c) {
+		p.ready = max(p.ready, at, inst.begun+r.arrivals.scale(c.Offset))
+	} else {
+		p.ready = max(p.ready, at+gap)
+	}
 	if p.waits--; p.waits == 0 {
-		g := c.Turn.Gap
-		if total := g.Total(); total > 0 {
-			waited := float64(p.ready - at)
-			inst.record.Tool += time.Duration(waited * float64(g.Tool) / float64(total))
-			inst.record.Human += time.Duration(waited * float64(g.Human) / float64(total))
+		waited := p.ready - at
+		human := time.Duration(float64(waited) * people)
+		inst.record.Human += human
+		if g := c.Turn.Gap; g.Tool > 0 {
+			inst.record.Tool += time.Duration(float64(waited-human) * float64(g.Tool) / float64(g.Tool+g.Other))
 		}
 		r.send(inst, edge.To, p.ready)
 	}
@@ -240,6 +246,7 @@ func (r *run) uncalled(inst *instance) {
 
 // programEnded records a program and frees its slot.
 func (r *run) programEnded(inst *instance, end time.Duration) {
+	r.fruitless++
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)
 	if r.arrivals.mode == "concurrency" {

@@ -3,6 +3,9 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +68,9 @@ type Engine struct {
 	GPUMemoryUtilization float64 `yaml:"gpu_memory_utilization"`
 	PrefixCaching        bool    `yaml:"prefix_caching"`
 	Scheduling           string  `yaml:"scheduling"`
+	// AsyncScheduling schedules a step while the one before it runs (vLLM: async_scheduling, the default from 0.14), so
+	// that a request waits out the step after the one in which it arrives.
+	AsyncScheduling bool `yaml:"async_scheduling"`
 	// Admission is "full" (a waiting request needs blocks for its whole prompt) or "chunk".
 	Admission string `yaml:"admission"`
 	// KVBlocks is "auto", a number, or "x0.5": that multiple of what auto gives.
@@ -200,7 +206,7 @@ func (d *Deployment) checkEngine() error {
 		return bad("engine.schedule_conservativeness", "only engine.kind sglang has it")
 	case e.Kind != "vllm" && e.Admission != "":
 		return bad("engine.admission", "only engine.kind vllm has it")
-	case e.Kind == "vllm" && !contains([]string{"full", "chunk"}, e.Admission):
+	case e.Kind == "vllm" && !slices.Contains([]string{"full", "chunk"}, e.Admission):
 		return bad("engine.admission", "%q is unknown, want full, chunk", e.Admission)
 	case e.Scheduling == "lpm" && !sglang:
 		return bad("engine.scheduling", "only engine.kind sglang has lpm")
@@ -229,6 +235,9 @@ func (e *ConfigError) Error() string {
 func bad(key, format string, args ...any) error {
 	return &ConfigError{key, fmt.Sprintf(format, args...)}
 }
+
+// longest bounds times in a config: ten years, so that sums of a few stay far from overflow.
+const longest = 10 * 365 * 24 * time.Hour
 
 // check verifies the ranges that need no look-up.
 func (d *Deployment) check() error {
@@ -272,39 +281,42 @@ func (d *Deployment) checkChoices() error {
 		{"load.start", d.Load.Start, []string{"ramp", "snapshot"}},
 		{"workload.max_context", d.Workload.MaxContext, []string{"reject", "truncate", "split"}},
 	} {
-		if !contains(c.of, c.v) {
+		if !slices.Contains(c.of, c.v) {
 			return bad(c.key, "%q is unknown, want %s", c.v, strings.TrimPrefix(strings.Join(c.of, ", "), ", "))
 		}
 	}
-	for glob, what := range d.Models {
-		if !contains([]string{"serve", "drop", "fold"}, what) {
+	for _, glob := range slices.Sorted(maps.Keys(d.Models)) {
+		what := d.Models[glob]
+		if _, err := path.Match(glob, ""); err != nil {
+			return bad("models."+glob, "not a glob: %v", err)
+		}
+		if !slices.Contains([]string{"serve", "drop", "fold"}, what) {
 			return bad("models."+glob, "%q is unknown, want serve, drop or fold", what)
 		}
 	}
+	for _, l := range []struct {
+		key string
+		v   time.Duration
+	}{{"load.warmup", d.Load.Warmup}, {"load.duration", d.Load.Duration}, {"client.timeout", d.Client.Timeout}} {
+		if l.v < 0 || l.v > longest {
+			return bad(l.key, "%v is out of range, want 0 (none) to %v", l.v, longest)
+		}
+	}
 	switch {
-	case !(d.Load.Speed > 0 && d.Load.Speed <= 1e6):
-		return bad("load.speed", "%v is out of range, want above 0 and at most 1e6", d.Load.Speed)
-	case !(d.Load.Rate >= 0 && d.Load.Rate <= 1e6):
-		return bad("load.rate", "%v is out of range, want 0 to 1e6 programs per second", d.Load.Rate)
+	case !(d.Load.Speed >= 1e-6 && d.Load.Speed <= 1e6):
+		return bad("load.speed", "%v is out of range, want 1e-6 to 1e6", d.Load.Speed)
+	case d.Load.Rate != 0 && !(d.Load.Rate >= 1e-6 && d.Load.Rate <= 1e6):
+		return bad("load.rate", "%v is out of range, want 1e-6 to 1e6 programs per second", d.Load.Rate)
 	case d.Load.Mode == "poisson" && d.Load.Rate == 0:
 		return bad("load.rate", "mode poisson needs the programs per second")
 	case d.Load.Mode == "concurrency" && d.Load.Concurrency == 0:
 		return bad("load.concurrency", "mode concurrency needs the number of programs that live at a time")
-	case d.Load.Warmup < 0 || d.Load.Duration < 0 || d.Load.Warmup > 0 && d.Load.Duration == 0:
+	case d.Load.Start == "snapshot" && d.Load.Mode != "concurrency":
+		return bad("load.start", "snapshot goes with load.mode concurrency")
+	case d.Load.Warmup > 0 && d.Load.Duration == 0:
 		return bad("load.warmup", "a warm-up needs a positive load.duration to measure after it")
-	case d.Client.Timeout < 0:
-		return bad("client.timeout", "%v is negative; 0 never gives up", d.Client.Timeout)
 	case d.SLO.TTFT < 0 || d.SLO.ITL < 0 || d.SLO.Program < 0:
 		return bad("slo", "a bound is negative; 0 is none")
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }

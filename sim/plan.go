@@ -47,13 +47,16 @@ func (d Deployment) Resolve() (*Plan, error) {
 	if p.maxGap, err = parseCap(d.Load.MaxGap, "none", ""); err != nil {
 		return nil, bad("load.max_gap", "%v", err)
 	}
-	if p.maxGap >= 0 && d.Load.Mode == "recorded" {
-		return nil, bad("load.max_gap", "recorded arrivals keep their times; use load.mode closed to cap gaps")
-	}
 	if d.Load.HumanGap == "drop" {
 		p.humanCap = 0
 	} else if p.humanCap, err = parseCap(d.Load.HumanGap, "recorded", "cap="); err != nil {
 		return nil, bad("load.human_gap", "%v (or drop)", err)
+	}
+	if d.Load.Mode == "recorded" && p.maxGap >= 0 {
+		return nil, bad("load.max_gap", "recorded arrivals keep their times; use load.mode closed to cap gaps")
+	}
+	if d.Load.Mode == "recorded" && p.humanCap >= 0 {
+		return nil, bad("load.human_gap", "recorded arrivals keep their times; use load.mode closed to change gaps")
 	}
 	if err := p.resolveHardware(); err != nil {
 		return nil, err

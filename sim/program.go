@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
@@ -52,6 +53,8 @@ type arrivals struct {
 	begun int
 	rng   *rand.Rand
 	clock time.Duration // poisson: the latest arrival
+	// hold keeps calls back until their recorded time since the program's start, in place of recorded gaps.
+	hold bool
 	// served says per call what happens to it, when the deployment treats models differently; nil for all served.
 	served []treatment
 }
@@ -71,7 +74,7 @@ const (
 )
 
 func newArrivals(p *Plan, w *trace.Workload) *arrivals {
-	a := &arrivals{plan: p, w: w, mode: p.Load.Mode, rng: rand.New(rand.NewPCG(p.Seed, arrivalStream))}
+	a := &arrivals{plan: p, w: w, mode: p.Load.Mode, hold: p.Load.Mode == "recorded", rng: rand.New(rand.NewPCG(p.Seed, arrivalStream))}
 	a.order = make([]int32, len(w.Programs))
 	for i := range a.order {
 		a.order[i] = int32(i)
@@ -101,7 +104,7 @@ func (a *arrivals) treat() {
 	for i := range a.w.Calls {
 		model := a.w.Calls[i].Turn.Model
 		for _, g := range globs {
-			if ok, _ := path.Match(g, model); !ok || a.plan.Models[g] == "serve" {
+			if !matches(g, model) || a.plan.Models[g] == "serve" {
 				continue
 			}
 			if a.served == nil {
@@ -114,6 +117,19 @@ func (a *arrivals) treat() {
 			break
 		}
 	}
+}
+
+// matches tells whether a model's name matches a glob, whose stars match slashes too.
+func matches(glob, model string) bool {
+	flat := strings.NewReplacer("/", "\x00")
+	ok, _ := path.Match(flat.Replace(glob), flat.Replace(model))
+	return ok
+}
+
+// Serves tells whether the deployment serves any call of the workload (config key models).
+func (p *Plan) Serves(w *trace.Workload) bool {
+	served := newArrivals(p, w).served
+	return served == nil || slices.Contains(served, serve)
 }
 
 func (a *arrivals) treatment(call int32) treatment {
@@ -171,7 +187,7 @@ func (a *arrivals) begin() *instance {
 
 // snapshot lets an instance begin at a random turn of its root session: earlier calls have ended.
 func (a *arrivals) snapshot(inst *instance) {
-	rng := rand.New(rand.NewPCG(a.plan.Seed, snapshotStream^uint64(inst.program)))
+	rng := rand.New(rand.NewPCG(a.plan.Seed, snapshotStream^uint64(inst.copy)<<32^uint64(inst.program)))
 	root := a.w.Calls[inst.first].Session
 	turns := int32(0)
 	for i := range inst.calls {
@@ -184,24 +200,27 @@ func (a *arrivals) snapshot(inst *instance) {
 	for i := range inst.calls {
 		c := &a.w.Calls[inst.first+int32(i)]
 		inst.skip[i] = c.Offset != trace.NoTime && c.Offset < at
+		inst.record.Partial = inst.record.Partial || inst.skip[i]
 	}
 }
 
-// gap is how long a call waits after the end of what it depends on, along an edge with the given recorded delay.
-func (a *arrivals) gap(c *trace.Call, delay time.Duration) time.Duration {
-	load := &a.plan.Load
-	g := c.Turn.Gap
-	machine := max(delay-g.Human, 0)
-	human := delay - machine
+// held tells whether a call is not sent before its recorded time.
+func (a *arrivals) held(c *trace.Call) bool { return a.hold && c.Offset != trace.NoTime }
+
+// gap is how long a call waits after the end of what it depends on, along an edge with the given recorded delay, and
+// the share of it that people take.
+func (a *arrivals) gap(c *trace.Call, delay time.Duration) (d time.Duration, people float64) {
+	human := min(delay, c.Turn.Gap.Human)
+	machine := delay - human
 	if a.plan.humanCap >= 0 {
 		human = min(human, a.plan.humanCap)
 	}
-	d := machine + human
-	if load.Speed != 1 {
-		d = time.Duration(math.Round(float64(d) / load.Speed))
+	if human > 0 {
+		people = float64(human) / float64(machine+human)
 	}
+	d = a.scale(machine + human)
 	if a.plan.maxGap >= 0 {
 		d = min(d, a.plan.maxGap)
 	}
-	return d
+	return d, people
 }

@@ -19,7 +19,9 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 	in := report.Input{
 		Name: r.Plan.Name, Config: config, Workload: describe(r.Workload),
 		Requests: r.Requests, Programs: r.Programs, Gaps: r.Gaps, Window: r.Window, End: r.End,
+		GPUs:           r.Plan.Workers * r.Plan.Hardware.Parallelism.GPUs(),
 		SLO:            report.SLO(r.Plan.SLO),
+		Rejections:     r.rejections(),
 		Workers:        r.workers(),
 		KV:             r.kv(),
 		Warnings:       r.warnings(),
@@ -107,6 +109,22 @@ func (r *Result) kv() report.KV {
 	return kv
 }
 
+// rejections say why calls were rejected and what to do.
+func (r *Result) rejections() []report.Rejection {
+	var list []report.Rejection
+	if n := r.TooLong; n.Calls > 0 {
+		list = append(list, report.Rejection{Count: n.Calls, Why: fmt.Sprintf(
+			"with up to %d tokens they are longer than the %d that %s takes (--max-context truncate or split, or another model)",
+			n.Tokens, r.Plan.MaxModelLen, r.Plan.Hardware.Model.Name)})
+	}
+	if n := r.TooLarge; n.Calls > 0 {
+		list = append(list, report.Rejection{Count: n.Calls, Why: fmt.Sprintf(
+			"with up to %d tokens they do not fit the %d tokens of a worker's KV cache (engine.kv_blocks, --tp)",
+			n.Tokens, r.Plan.Blocks*r.Plan.Engine.BlockSize)})
+	}
+	return list
+}
+
 // warnings say what was left out of the run.
 func (r *Result) warnings() []string {
 	var w []string
@@ -137,10 +155,6 @@ func (r *Result) approximations() []string {
 			a = append(a, fmt.Sprintf("the KV capacity of %d tokens per worker is known to ±%.0f%%; see what that means with --grid engine.kv_blocks=x%.2f,x1,x%.2f",
 				c.Tokens, 100*off, 1-off, 1+off))
 		}
-	}
-	if o := r.Workload.OutputTokens; o.Inferred > 0 {
-		a = append(a, fmt.Sprintf("%.0f%% of generated tokens have an identity inferred from later prompts",
-			100*float64(o.Inferred)/float64(o.Known+o.Inferred+o.Unknown)))
 	}
 	if r.Workload.ForkTokens > 0 {
 		a = append(a, fmt.Sprintf("behind forks of the prefix tree up to %d more prompt tokens may be shared than the hashes show", r.Workload.ForkTokens))

@@ -24,8 +24,9 @@ type Options struct {
 	Check bool
 	// Progress, when set, counts ended calls.
 	Progress *atomic.Int64
-	// private keeps programs from sharing any cached prefix, for running each as if alone.
-	private bool
+	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
+	// back as mode recorded does.
+	private, hold bool
 }
 
 // Result is what became of a workload on a deployment.
@@ -87,7 +88,9 @@ type run struct {
 	requests []report.Request
 	programs []report.Program
 	cut      []*instance // programs that time was up for
-	result   *Result
+	// fruitless counts the programs that ended since a call was last served or set to a later time.
+	fruitless int
+	result    *Result
 	// stop is when no more calls are sent; 0 for never.
 	stop time.Duration
 }
@@ -106,6 +109,7 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	}
 	r := &run{fleet: f, arrivals: newArrivals(p, w), w: w, options: o,
 		result: &Result{Plan: p, Workload: w, Gaps: gaps}}
+	r.arrivals.hold = r.arrivals.hold || o.hold
 	if p.Load.Duration > 0 {
 		r.stop = p.Load.Warmup + p.Load.Duration
 		r.result.Window = report.Window{From: p.Load.Warmup, To: r.stop}
@@ -137,7 +141,7 @@ func (r *run) openDoors() {
 func (r *run) scheduleStart() {
 	if r.arrivals.more() {
 		if at := r.arrivals.scheduled(); r.stop == 0 || at < r.stop {
-			r.agenda.push(event{at: max(at, r.now), kind: evStart})
+			r.agenda.push(event{at: at, kind: evStart})
 		}
 	}
 }
@@ -162,6 +166,9 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			return nil
 		}
+		if at < r.now {
+			return fmt.Errorf("the clock overflows after %v: times of the trace or of the load are too long", r.now)
+		}
 		r.now = at
 		for worker, due := r.due.next(); due == r.now; worker, due = r.due.next() {
 			r.endStep(worker)
@@ -171,6 +178,9 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		for !r.agenda.empty() && r.agenda.next() == r.now {
 			r.handle(r.agenda.pop())
+			if r.arrivals.total < 0 && r.fruitless > len(r.arrivals.order)+r.plan.Load.Concurrency {
+				return fmt.Errorf("at %v: the last %d programs ended without a call that this deployment can serve", r.now, r.fruitless)
+			}
 		}
 		if err := r.boundary(); err != nil {
 			return err
@@ -240,7 +250,7 @@ func (r *run) scheduled(outcomes []engine.Outcome) {
 			if rec := &r.requests[l.record]; rec.Admitted == report.None {
 				rec.Admitted = r.now
 				rec.Hit = l.Hit
-				rec.Warm = min(rec.Warm, l.Hit)
+				rec.Warm = min(l.Warmed, l.Hit)
 			}
 		}
 	}

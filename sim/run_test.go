@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,6 +211,7 @@ func TestArrivals(t *testing.T) {
 		{"human gap capped", "user_message", func(d *Deployment) { d.Load.HumanGap = "cap=30ms" }, 65 * ms},
 		{"tools are no humans", "tool_result", func(d *Deployment) { d.Load.HumanGap = "drop" }, 135 * ms},
 		{"concurrency", "tool_result", func(d *Deployment) { d.Load.Mode, d.Load.Concurrency = "concurrency", 1 }, 135 * ms},
+		{"recorded start is past: no gap", "tool_result", func(d *Deployment) { d.Load.Mode, d.Load.Speed = "recorded", 6 }, 35 * ms},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := fixed()
@@ -307,9 +309,9 @@ func TestOtherModels(t *testing.T) {
 		want time.Duration
 	}{{"serve", 10 * ms}, {"drop", 0}, {"fold", 50 * ms}} {
 		d := fixed()
-		d.Models = map[string]string{"small-*": test.what}
+		d.Models = map[string]string{"*small*": test.what}
 		res := mustRun(t, compile(t, session("a", 100,
-			trace.Turn{Model: "small-1", Input: 8, Output: 1, Start: 0, End: 50 * ms},
+			trace.Turn{Model: "org/small-1", Input: 8, Output: 1, Start: 0, End: 50 * ms},
 			trace.Turn{Model: "big", Input: 12, Output: 1, Start: 50 * ms, End: 80 * ms})), d)
 		if last := res.Requests[len(res.Requests)-1]; last.Arrival != test.want {
 			t.Errorf("%s: the next turn arrives at %v, want %v", test.what, last.Arrival, test.want)
@@ -350,7 +352,7 @@ func TestSoloIsTheLowerBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	solo, err := Solo(context.Background(), w, p)
+	solo, err := Solo(context.Background(), w, p, Options{Check: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,5 +361,105 @@ func TestSoloIsTheLowerBound(t *testing.T) {
 		if together := pr.Last - pr.First; alone <= 0 || together < alone {
 			t.Errorf("program %d takes %v among six and %v alone", pr.Index, together, alone)
 		}
+	}
+}
+
+// A program alone has slowdown 1 in every arrival mode: recorded starts hold it back alone as well.
+func TestSoloInRecordedMode(t *testing.T) {
+	w := compile(t, session("a", 100,
+		trace.Turn{Input: 8, Output: 6, Start: 0, End: 50 * ms},
+		trace.Turn{Input: 20, Output: 1, Start: 150 * ms, End: 200 * ms}))
+	for mode, want := range map[string]time.Duration{"closed": 145 * ms, "recorded": 160 * ms} {
+		d := fixed()
+		d.Load.Mode = mode
+		p, err := d.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		solo, err := Solo(context.Background(), w, p, Options{Check: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pr := mustRun(t, w, d).Programs[0]
+		if together := pr.Last - pr.First; together != want || solo[0] != want {
+			t.Errorf("%s: the program takes %v and %v alone, want %v", mode, together, solo[0], want)
+		}
+	}
+}
+
+// A gap of 60 ms of tools and 40 ms of people, as each limit leaves it to them.
+func TestWhoTakesTheGap(t *testing.T) {
+	for _, test := range []struct {
+		humanGap, maxGap string
+		tool, human      time.Duration
+	}{
+		{"recorded", "none", 60 * ms, 40 * ms},
+		{"drop", "none", 60 * ms, 0},
+		{"cap=20ms", "none", 60 * ms, 20 * ms},
+		{"recorded", "50ms", 30 * ms, 20 * ms}, // half of both
+	} {
+		s := session("a", 100,
+			trace.Turn{Input: 8, Output: 6, Start: 0, End: 50 * ms},
+			trace.Turn{Input: 20, Output: 1, Start: 150 * ms, End: 200 * ms, Trigger: "user_message"})
+		s.Tools = []trace.ToolSpan{{Start: 50 * ms, End: 110 * ms}}
+		d := fixed()
+		d.Load.HumanGap, d.Load.MaxGap = test.humanGap, test.maxGap
+		if pr := mustRun(t, compile(t, s), d).Programs[0]; pr.Tool != test.tool || pr.Human != test.human {
+			t.Errorf("human gap %s, max gap %s: %v of tools and %v of people, want %v and %v",
+				test.humanGap, test.maxGap, pr.Tool, pr.Human, test.tool, test.human)
+		}
+	}
+}
+
+// Programs that a snapshot begins in their midst are counted, but their makespans are not those of whole programs; and
+// the copies of one program do not all begin at the same turn.
+func TestSnapshot(t *testing.T) {
+	var turns []trace.Turn
+	for i := range 8 {
+		start := time.Duration(i) * 100 * ms
+		turns = append(turns, trace.Turn{Input: int32(8 + 8*i), Output: 1, Start: start, End: start + 50*ms})
+	}
+	d := fixed()
+	d.Load = Load{Mode: "concurrency", Concurrency: 16, Programs: 16, Speed: 1, Start: "snapshot"}
+	res := mustRun(t, compile(t, session("a", 100, turns...)), d)
+	firsts := map[int32]bool{} // turns with which copies begin
+	for i, q := range res.Requests[:16] {
+		if q.Copy != uint32(i) || q.Arrival != 0 {
+			t.Fatalf("request %d is of copy %d and arrives at %v, want the first of each copy at 0", i, q.Copy, q.Arrival)
+		}
+		firsts[q.Turn] = true
+	}
+	whole := int64(0)
+	for _, pr := range res.Programs {
+		if !pr.Partial {
+			whole++
+		}
+	}
+	m := res.Report(nil, nil).Programs
+	if len(firsts) < 3 || whole == 0 || m.Completed != 16 || m.MakespanS.Count != whole {
+		t.Errorf("%d first turns, %d programs completed, %d of them whole with %d makespans; want several, 16 and equal numbers",
+			len(firsts), m.Completed, whole, m.MakespanS.Count)
+	}
+}
+
+// A load that recycles programs for a given time ends with an error when nothing of a whole round can be served; it
+// would go on without the clock.
+func TestNothingToServe(t *testing.T) {
+	d := fixed()
+	d.Engine.MaxModelLen = 30
+	d.Load.Mode, d.Load.Concurrency, d.Load.Duration = "concurrency", 2, time.Minute
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := trace.Turn{Input: 40, Output: 1, Start: 0, End: 10 * ms}
+	_, err = Run(context.Background(), compile(t, session("a", 100, long), session("b", 200, long)), p, Options{})
+	if err == nil || !strings.Contains(err.Error(), "the last 5 programs ended without a call") {
+		t.Errorf("the error is %v", err)
+	}
+	short := trace.Turn{Input: 8, Output: 1, Start: 0, End: 10 * ms}
+	res := mustRun(t, compile(t, session("a", 100, long), session("b", 200, short)), d)
+	if res.TooLong.Calls < 6000 || len(res.Requests) < 12000 { // rounds of 10 ms, two programs at a time
+		t.Errorf("%d calls, %d of them rejected", len(res.Requests), res.TooLong.Calls)
 	}
 }

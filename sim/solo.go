@@ -10,14 +10,15 @@ import (
 
 // Solo returns for each program how long it takes alone on one idle worker of the deployment, with an empty cache:
 // the makespan that slowdowns are relative to. Programs that do not complete have 0.
-func Solo(ctx context.Context, w *trace.Workload, p *Plan) ([]time.Duration, error) {
+func Solo(ctx context.Context, w *trace.Workload, p *Plan, o Options) ([]time.Duration, error) {
 	alone := *p
 	alone.Workers, alone.Ranks = 1, 1
 	alone.Router.Settings, alone.Router.Frontends = router.Settings{}, 1
 	alone.Client = Client{}
 	alone.Load.Mode, alone.Load.Concurrency, alone.Load.Programs = "concurrency", 1, 0
 	alone.Load.Warmup, alone.Load.Duration, alone.Load.Start = 0, 0, "ramp"
-	res, err := Run(ctx, w, &alone, Options{private: true})
+	o.private, o.hold = true, p.Load.Mode == "recorded"
+	res, err := Run(ctx, w, &alone, o)
 	if err != nil {
 		return nil, err
 	}

@@ -75,23 +75,11 @@ func (c *Capture) Compile(outputs Outputs) (*Workload, error) {
 
 // addCalls groups sessions into programs, in order of appearance of their roots, and lists their calls.
 func (w *Workload) addCalls() error {
-	index := make(map[string]int, len(w.Sessions))
-	for i, s := range w.Sessions {
-		index[s.ID] = i
-	}
-	root := make([]int, len(w.Sessions))
-	depth := make([]int, len(w.Sessions))
+	root, depth := w.families()
 	members := make([][]int, len(w.Sessions))
-	for i, s := range w.Sessions {
-		root[i] = i
-		for p, ok := index[s.Parent]; ok && p != root[i]; p, ok = index[w.Sessions[root[i]].Parent] {
-			root[i] = p
-			depth[i]++
-		}
-		members[root[i]] = append(members[root[i]], i)
-	}
 	turns := 0
-	for _, s := range w.Sessions {
+	for i, s := range w.Sessions {
+		members[root[i]] = append(members[root[i]], i)
 		turns += len(s.Turns)
 	}
 	w.Calls = make([]Call, 0, turns)
@@ -103,6 +91,34 @@ func (w *Workload) addCalls() error {
 		}
 	}
 	return nil
+}
+
+// families returns, for each session, the session at the root of its program and how far below that it is.
+func (w *Workload) families() (root, depth []int) {
+	index := make(map[string]int, len(w.Sessions))
+	for i, s := range w.Sessions {
+		index[s.ID] = i
+	}
+	root, depth = make([]int, len(w.Sessions)), make([]int, len(w.Sessions))
+	for i := range root {
+		root[i] = -1
+	}
+	var path []int // from a session up to below one whose root is known
+	for at := range w.Sessions {
+		for path = path[:0]; root[at] < 0; {
+			if p, ok := index[w.Sessions[at].Parent]; ok && p != at {
+				path = append(path, at)
+				at = p
+			} else {
+				root[at] = at
+			}
+		}
+		for _, below := range slices.Backward(path) {
+			root[below], depth[below] = root[at], depth[at]+1
+			at = below
+		}
+	}
+	return root, depth
 }
 
 // addProgram lists the calls of a program's sessions. Sessions without calls make no program.
@@ -216,17 +232,21 @@ func (b *builder) chain(t *Turn) position {
 	if own := full - t.Shared; own > 0 {
 		p = b.tree.extend(p, t.Hashes[:own])
 	}
-	if len(t.OutputHashes) > 0 {
-		if n := (t.Input+t.Output)/size - t.Input/size; n > 0 && int(n) <= len(t.OutputHashes) {
-			p = b.tree.extend(p, t.OutputHashes[:n])
-		}
-	}
-	return p
+	return b.tree.extend(p, t.OutputHashes[:t.knownBlocks(size)])
 }
 
 // fullBlocks is the number of the turn's hashes that stand for full blocks.
 func (t *Turn) fullBlocks(size int32) int32 {
 	return min(t.Shared+int32(len(t.Hashes)), t.Input/size)
+}
+
+// knownBlocks is the number of the turn's output hashes that stand for full blocks.
+func (t *Turn) knownBlocks(size int32) int32 {
+	n := (t.Input+t.Output)/size - t.Input/size
+	if int(n) > len(t.OutputHashes) || t.fullBlocks(size) < t.Input/size {
+		return 0
+	}
+	return n
 }
 
 // hashAt returns entry i of the turn's chain of prompt hashes.
@@ -273,7 +293,8 @@ func (b *builder) resolve(i int32) {
 	fullEnd := c.Turn.fullBlocks(size) * size
 	computed := c.Computed()
 	identified := c.Input
-	if len(c.Turn.OutputHashes) > 0 && b.chains[i].tokens >= c.Input {
+	known := c.Turn.knownBlocks(size) > 0
+	if known {
 		identified = max(c.Input, min(computed, b.chains[i].tokens))
 		b.prompts[i] = b.tree.up(b.chains[i], c.Input)
 		b.ends[i] = b.tree.up(b.chains[i], identified)
@@ -292,7 +313,13 @@ func (b *builder) resolve(i int32) {
 		b.ends[i] = position{b.tree.leaf(b.ends[i], rest), computed}
 	}
 	c.Identified = identified
-	b.count(c, identified, computed)
+	o := &b.w.OutputTokens
+	if known {
+		o.Known += int64(identified - c.Input)
+	} else {
+		o.Inferred += int64(identified - c.Input)
+	}
+	o.Unknown += int64(computed - identified)
 }
 
 // promptTail adds the part of a prompt behind its full blocks.
@@ -319,7 +346,8 @@ func (b *builder) continuation(i int32) int32 {
 		if b.outputs == OutputsAll {
 			need = c.Input + 1
 		}
-		return b.w.Calls[j].Input >= need && b.tree.precedes(at, b.prompts[j])
+		next := &b.w.Calls[j]
+		return next.Input >= need && b.mayContain(next.Turn, c.Turn) && b.tree.precedes(at, b.prompts[j])
 	}
 	for j := i + 1; j < int32(len(b.w.Calls)) && j <= i+maxLookahead && b.w.Calls[j].Session == c.Session; j++ {
 		if continues(j) {
@@ -330,6 +358,13 @@ func (b *builder) continuation(i int32) int32 {
 		return j
 	}
 	return -1
+}
+
+// mayContain tells whether next began late enough to hold the output of t. An end that was filled by rule proves
+// nothing.
+func (b *builder) mayContain(next, t *Turn) bool {
+	return t.End == NoTime || next.Start == NoTime || t.Inferred&FieldEnd != 0 ||
+		next.Start >= t.End-b.w.Capture.Resolution
 }
 
 // sharedOutput returns the token up to which next's prompt is taken to hold the prompt and the output of c.
@@ -346,16 +381,6 @@ func (b *builder) sharedOutput(c, next *Call) int32 {
 		shared = min(shared, next.Turn.Cached)
 	}
 	return max(c.Input, shared)
-}
-
-func (b *builder) count(c *Call, identified, computed int32) {
-	o := &b.w.OutputTokens
-	if known := int64(identified - c.Input); len(c.Turn.OutputHashes) > 0 {
-		o.Known += known
-	} else {
-		o.Inferred += known
-	}
-	o.Unknown += int64(computed - identified)
 }
 
 // markShared finds up to which token calls of two or more programs run through each node. Calls are ordered by
@@ -382,8 +407,7 @@ func (w *Workload) markShared() {
 	}
 	for i := range w.Calls {
 		c := &w.Calls[i]
-		visit(c, c.End, c.Computed())
-		visit(c, c.Prompt, c.Input)
+		visit(c, c.End, c.Computed()) // the prompt ends on the way
 	}
 }
 

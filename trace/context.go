@@ -1,6 +1,9 @@
 package trace
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // LimitContext returns a copy of the capture in which no call has more than limit tokens, prompt and output together,
 // and the number of calls that it changed. How decides: "truncate" keeps the head of a prompt that is too long;
@@ -40,17 +43,18 @@ type limiter struct {
 func (l *limiter) session(s *Session) *Session {
 	copied := *s
 	copied.Turns = make([]*Turn, len(s.Turns))
+	copied.Tools = slices.Clone(s.Tools)
 	cut, previous := int32(0), int32(0)
 	for i, t := range s.Turns {
 		n := *t
-		n.Session, n.Deps, n.Gap, n.Cut = nil, nil, Gap{}, 0
+		n.Session, n.Deps, n.Cut = nil, nil, 0
+		if !t.Explicit { // else the source gave the tool time
+			n.Gap = Gap{}
+		}
 		copied.Turns[i] = &n
 		l.clones[t] = &n
 		if l.split {
-			if t.Input-cut+t.Output > l.limit && previous > cut {
-				cut = previous / l.size * l.size
-			}
-			if cut > 0 && cut < t.Input {
+			if cut = l.cutAt(t, cut, previous); cut > 0 {
 				l.cutHead(&n, t, cut)
 			}
 			previous = t.Input
@@ -59,6 +63,26 @@ func (l *limiter) session(s *Session) *Session {
 		}
 	}
 	return &copied
+}
+
+// cutAt returns where the chain of a turn begins, given where that of the previous turn did and the tokens that it had:
+// there too while the turn fits, else at the previous prompt's end, else as early as the limit allows. A context that
+// was made shorter than that begins anew.
+func (l *limiter) cutAt(t *Turn, cut, previous int32) int32 {
+	if cut >= t.Input {
+		cut = 0
+	}
+	fits := func(cut int32) bool { return cut < t.Input && t.Input-cut+t.Output <= l.limit }
+	if fits(cut) {
+		return cut
+	}
+	if at := previous / l.size * l.size; at > cut && fits(at) {
+		return at
+	}
+	if at := (t.Input + t.Output - l.limit + l.size - 1) / l.size * l.size; fits(at) {
+		return at
+	}
+	return cut
 }
 
 // keepHead shortens a prompt to its first input tokens. A block that is cut is no longer the recorded one.
@@ -79,6 +103,9 @@ func (l *limiter) change(n, t *Turn, from, to, input int32) {
 		n.Hashes = append(n.Hashes, t.hashAt(i))
 	}
 	n.Input, n.OutputHashes = input, nil
+	if n.Cached != Unknown {
+		n.Cached = max(n.Cached-from*l.size, 0)
+	}
 	if n.Cached > input {
 		n.Cached = Unknown
 	}

@@ -10,7 +10,7 @@ import (
 // maxDepth bounds how deep subagents may nest.
 const maxDepth = 64
 
-// Link sorts each session's turns by start and fills what follows from the recorded times: which turn waits for
+// Link is called once on a capture. It sorts each session's turns by start and fills what follows from the recorded times: which turn waits for
 // which (Turn.Deps), how the waiting splits into tool, human and other time (Turn.Gap), and which sessions began
 // before the capture did (Turn.Cut).
 //
@@ -23,7 +23,9 @@ const maxDepth = 64
 func (c *Capture) Link() error {
 	byID := make(map[string]*Session, len(c.Sessions))
 	for _, s := range c.Sessions {
-		byID[s.ID] = s
+		if s.ID != "" { // else it would be the parent of every root
+			byID[s.ID] = s
+		}
 	}
 	depth, err := c.sessionDepths(byID)
 	if err != nil {
@@ -35,9 +37,9 @@ func (c *Capture) Link() error {
 	}
 	// Children are visited in order of appearance, so the edges of a parent are in a fixed order.
 	for i, s := range c.Sessions {
-		if parent := byID[s.Parent]; s.Parent != "" && parent != nil && depth[i] > 0 {
-			l.spawn(s, parent)
-			l.join(s, parent)
+		if depth[i] > 0 {
+			l.spawn(s, byID[s.Parent])
+			l.join(s, byID[s.Parent])
 		}
 	}
 	if err := c.resolveWaits(); err != nil {
@@ -55,18 +57,15 @@ func (c *Capture) Link() error {
 	return nil
 }
 
-// sessionDepths returns the nesting depth of each session: 0 for roots. A parent that is not in the capture makes
-// its child a root.
+// sessionDepths returns the nesting depth of each session: 0 for roots. A session whose parent is itself or is not
+// in the capture is a root.
 func (c *Capture) sessionDepths(byID map[string]*Session) ([]int, error) {
 	depth := make([]int, len(c.Sessions))
 	for i, s := range c.Sessions {
-		for p := byID[s.Parent]; p != nil && p.Parent != p.ID; p = byID[p.Parent] {
-			if depth[i]++; depth[i] > maxDepth || p == s {
+		for at := s; at.Parent != at.ID && byID[at.Parent] != nil; at = byID[at.Parent] {
+			if depth[i]++; depth[i] > maxDepth {
 				return nil, fmt.Errorf("linking session %q: its parents form a cycle or nest deeper than %d", s.ID, maxDepth)
 			}
-		}
-		if s.Parent == s.ID {
-			depth[i] = 0
 		}
 	}
 	return depth, nil
@@ -216,21 +215,35 @@ func (c *Capture) resolveWaits() error {
 // adopt makes sessions that stated dependencies tie together members of one program: a session without a parent
 // becomes the child of one that it waits for. What its first turn waits for decides, before what later turns do.
 func (c *Capture) adopt(byID map[string]*Session) {
-	root := func(s *Session) *Session {
-		for p := byID[s.Parent]; p != nil && p != s; p = byID[s.Parent] {
-			s = p
+	up := make(map[*Session]*Session) // towards the root; shortened on the way, so that long chains stay cheap
+	for _, s := range c.Sessions {
+		if p := byID[s.Parent]; p != s && p != nil {
+			up[s] = p
 		}
-		return s
+	}
+	root := func(s *Session) *Session {
+		top := s
+		for up[top] != nil {
+			top = up[top]
+		}
+		for s != top {
+			up[s], s = top, up[s]
+		}
+		return top
 	}
 	for _, firstOnly := range []bool{true, false} {
 		for _, s := range c.Sessions {
 			for i, t := range s.Turns {
-				if !t.Explicit || firstOnly && i > 0 {
+				if firstOnly && i > 0 {
 					break
+				}
+				if !t.Explicit {
+					continue
 				}
 				for _, d := range t.Deps {
 					if own := root(s); own != root(d.Turn.Session) {
 						own.Parent = d.Turn.Session.ID
+						up[own] = d.Turn.Session
 					}
 				}
 			}
@@ -293,9 +306,10 @@ func (t *Turn) fillGap(s *Session) {
 		t.splitStatedGap()
 		return
 	}
-	end := NoTime
+	end, spawned := NoTime, false
 	for _, d := range t.Deps {
 		end = max(end, d.Turn.End)
+		spawned = spawned || d.Kind == KindSpawn
 	}
 	gap := max(t.Start-end, 0)
 	for i := range t.Deps {
@@ -304,7 +318,7 @@ func (t *Turn) fillGap(s *Session) {
 	t.Gap.Tool = min(toolTime(s.Tools, end, t.Start), gap)
 	rest := gap - t.Gap.Tool
 	switch {
-	case t.Trigger == "user_message":
+	case t.Trigger == "user_message" && !spawned: // else another agent wrote the message
 		t.Gap.Human = rest
 	case t.Trigger == "tool_result" && t.Gap.Tool == 0:
 		t.Gap.Tool = rest
@@ -348,7 +362,7 @@ func (t *Turn) markCut(blockSize int) {
 	if t.Trigger != "tool_result" || len(t.Deps) > 0 {
 		return
 	}
-	t.Cut = t.Cached
+	t.Cut = min(t.Cached, t.Input)
 	if t.Cached == Unknown {
 		t.Cut = max(0, t.Input-int32(max(blockSize, 1)))
 	}

@@ -10,7 +10,7 @@ type tree struct {
 	children  map[childKey]int32
 	roots     map[int32]int32 // by hash scope
 	tails     map[tailKey]int32
-	forks     int64
+	forks     int64 // tokens, one block less one for each branch that leaves another
 }
 
 // branch is a run of blocks (or, for leaves, of tokens) without forks inside.
@@ -115,6 +115,9 @@ func (t *tree) grow(p position, hashes []uint64) int32 {
 		b.end += added
 		return p.branch
 	}
+	if b.inner {
+		t.forks += int64(t.blockSize - 1)
+	}
 	b.inner = true
 	next := t.add(branch{parent: p.branch, start: p.tokens, end: p.tokens + added, hashes: slices.Clip(hashes)})
 	t.children[childKey{p.branch, hashes[0]}] = next
@@ -133,7 +136,6 @@ func (t *tree) split(p position) position {
 	t.branches[p.branch].parent = u
 	t.children[childKey{upper.parent, upper.hashes[0]}] = u
 	t.children[childKey{u, lowerHash}] = p.branch
-	t.forks += int64(t.blockSize - 1)
 	return position{u, p.tokens}
 }
 

@@ -72,7 +72,7 @@ func (c *Call) Computed() int32 { return c.Input + max(c.Output-1, 0) }
 type node struct {
 	parent NodeID
 	start  int32
-	// sharedTo is the token up to which calls of two or more programs run through the node.
+	// sharedTo is the token up to which calls of two or more programs run through the node; start if none.
 	sharedTo int32
 }
 
@@ -102,7 +102,7 @@ func (w *Workload) Path(end NodeID, tokens int32, blockSize int, copy uint32, bu
 		if tokens = nd.start; from == to {
 			continue
 		}
-		shared := min(to, max(from, nd.sharedTo/size))
+		shared := min(to, nd.sharedTo/size)
 		if copy == 0 {
 			shared = to
 		}
@@ -126,7 +126,7 @@ func (w *Workload) OutputBlocks(blockSize int) OutputTokens {
 		c := &w.Calls[i]
 		end := c.Computed()
 		identified := int64(max(c.Identified, c.Input)/size - c.Input/size)
-		if len(c.Turn.OutputHashes) > 0 {
+		if c.Turn.knownBlocks(int32(max(w.Capture.BlockSize, 1))) > 0 {
 			blocks.Known += identified
 		} else {
 			blocks.Inferred += identified

@@ -289,3 +289,16 @@ func TestRealCostByHand(t *testing.T) {
 		t.Errorf("stats are %+v", s)
 	}
 }
+
+// TestLongSteps lets a leap of an hour a step take its time: 99 decodes after a prefill of an hour, although a Fixed
+// holds 39 hours.
+func TestLongSteps(t *testing.T) {
+	w := &workload{Options: Options{MaxSeqs: 8, MaxBatchedTokens: 64, ReserveFull: true},
+		kv:       kvcache.Options{BlockSize: 16, Blocks: 100, PrefixCaching: true},
+		requests: []arrival{{path: node(1, 9), input: 10, output: 100, cancel: Never}}}
+	r, _ := playEngine(t, w, models.FixedSteps(time.Hour, time.Hour))
+	lines := r.lines()
+	if want := "100h0m0s r0 finished"; lines[len(lines)-1] != want {
+		t.Errorf("the run ends with %q, want %q", lines[len(lines)-1], want)
+	}
+}

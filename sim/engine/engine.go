@@ -25,7 +25,7 @@ import (
 // Never is the time of the next step end of an engine that has nothing to do.
 const Never time.Duration = 1<<63 - 1
 
-// maxLeap bounds the steps of one leap, which keeps its duration far from overflow.
+// maxLeap bounds the steps of one leap.
 const maxLeap = 4096
 
 // Style is whose rules an engine follows.
@@ -292,15 +292,10 @@ func (e *Engine) EndStep() []Outcome {
 // settle accounts for the steps in flight: blocks, tokens, gaps and times.
 func (e *Engine) settle(now time.Duration) {
 	used := e.kv.Used()
-	taken := 0
-	for i := int64(1); i < min(e.steps, int64(len(e.needs))); i++ {
-		taken += int(e.needs[(e.kv.Step+i)%int64(len(e.needs))])
-	}
-	if n := e.steps - 1; n >= int64(len(e.needs)) {
-		taken = int(n / int64(len(e.needs)) * e.decodes)
-		for i := range n % int64(len(e.needs)) {
-			taken += int(e.needs[(e.kv.Step+1+i)%int64(len(e.needs))])
-		}
+	n, size := e.steps-1, int64(len(e.needs)) // the first step took its blocks when it was scheduled
+	taken := int(n / size * e.decodes)        // every decode takes one in size steps
+	for i := range n % size {
+		taken += int(e.needs[(e.kv.Step+1+i)%size])
 	}
 	e.cache.Take(taken)
 	e.kv.Step += e.steps - 1

@@ -7,8 +7,8 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// Request is one LLM call inside an engine. The exported fields above the line are set by the caller, those below
-// are results. A request belongs to one engine at a time.
+// Request is one LLM call inside an engine. The caller sets the fields up to History; the other exported fields are
+// results. A request belongs to one engine at a time.
 type Request struct {
 	// ID is the caller's.
 	ID int32
@@ -19,9 +19,14 @@ type Request struct {
 	// MaxOutput is the most output tokens that the client allows (max_tokens): what SGLang and TensorRT-LLM reserve
 	// KV for. Less than Output, or more than fits beside the prompt, counts as Output.
 	MaxOutput int32
+	// History is the number of leading tokens that were computed before the run began: what a session had when the
+	// capture of it began. They become resident when the request is first tried.
+	History int32
 
 	// Admitted is when the request was first scheduled.
 	Admitted time.Duration
+	// Warmed is the tokens of History that were not resident already.
+	Warmed int32
 	// Hit is the prompt tokens found cached at first admission, Computed the prompt and output tokens computed in
 	// prefill, ReadmitHit of Readmit tokens those found cached when it came back after preemptions.
 	Hit, Computed, ReadmitHit, Readmit int32
@@ -67,7 +72,6 @@ const (
 	waiting
 	prefilling
 	decoding
-	aborted // to be removed at the next step
 )
 
 // list is a queue of requests in order.

@@ -167,6 +167,15 @@ func (e *Engine) launch(batch models.Batch) {
 	}
 	e.steps = min(maxLeap, e.finish[0].last-step+1, e.window.until(step))
 	e.steps = 1 + e.stepsWithoutEviction(e.steps-1)
+	for e.steps > 1 && e.tooLong() {
+		e.steps /= 2
+	}
+}
+
+// tooLong tells whether the steps in flight take longer than about 19 hours, half of what a Fixed holds.
+func (e *Engine) tooLong() bool {
+	n := float64(e.steps)
+	return n*float64(e.first)+float64(n*(n-1)/2)*float64(e.slope) > 1<<62
 }
 
 // stepsWithoutEviction returns how many of the next n decode steps find enough blocks that hold nothing.
@@ -200,11 +209,6 @@ func (e *Engine) removeAborted() {
 			if e.partial == r {
 				e.partial = nil
 			}
-		case waiting: // preempted meanwhile
-			e.waiting.remove(r)
-			r.state = idle
-			e.style.freed()
-			continue
 		default: // it finished meanwhile
 			continue
 		}
@@ -216,11 +220,13 @@ func (e *Engine) removeAborted() {
 	e.aborts = e.aborts[:0]
 }
 
-// Warm makes leading tokens of a path resident before anybody computed them: the history of a session that began
-// before the capture. It returns the tokens added.
-func (e *Engine) Warm(r *Request, tokens int32) int32 {
-	size := int32(e.kv.BlockSize)
-	return int32(e.cache.Warm(r.Path, tokens/size)) * size
+// warm makes the history of a request resident when it is first tried, as if somebody had just computed it.
+func (e *Engine) warm(r *Request) {
+	if r.History > 0 {
+		size := int32(e.kv.BlockSize)
+		r.Warmed = int32(e.cache.Warm(r.Path, r.History/size)) * size
+		r.History = 0
+	}
 }
 
 // Events returns the KV blocks that entered or left the cache since the last call, for a router's index.

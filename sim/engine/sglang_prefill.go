@@ -75,6 +75,7 @@ func (a *adder) goOn(r *Request) {
 func (a *adder) add(r *Request, now time.Duration) {
 	size := a.kv.BlockSize
 	limit := (r.target - 1) / int32(size) // the last token is always computed
+	a.warm(r)
 	hits := a.tree.Match(&r.table, limit)
 	n := int(r.target) - int(hits)*size
 	output := min(int(r.limit-r.generated), clipNewTokens)

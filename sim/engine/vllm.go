@@ -120,6 +120,7 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 	size := int32(v.kv.BlockSize)
 	for budget > 0 && v.admits() {
 		r := v.waiting.head
+		v.warm(r)
 		cached := v.pool.Lookup(r.Path, r.target/size)
 		hits := min(cached, (r.target-1)/size) // the last token is always computed
 		chunk := min(r.target-hits*size, int32(budget))

@@ -168,6 +168,8 @@ func parseMooncakeRow(text []byte, chain *trace.Chain) (*mooncakeRow, error) {
 	if err := s.end(); err != nil {
 		return nil, err
 	}
+	// A header says what follows and is no call; rows may name their schema too.
+	r.header = r.header && r.in < 0 && r.requestID == ""
 	if len(hashes) > 0 && !r.header {
 		var err error
 		if r.hashes, err = chain.AddText(&r.turn, hashes); err != nil {

@@ -9,10 +9,14 @@ import (
 // Input is everything that Build makes a Run from. What is left zero or unknown is absent from the report.
 type Input struct {
 	Name     string
+	Axes     []Axis
+	GPUs     int
 	Config   json.RawMessage
 	Workload Workload
 	Requests []Request
-	Programs []Program
+	// Rejections say why requests of the whole run were rejected.
+	Rejections []Rejection
+	Programs   []Program
 	// Gaps are the gaps between output tokens of the requests that arrived in Window; nil when not known.
 	Gaps      *Gaps
 	Workers   []Worker
@@ -33,6 +37,8 @@ type Program struct {
 	// First is the first arrival, Last the last end; Completed means that every request completed.
 	First, Last time.Duration
 	Completed   bool
+	// Partial tells that it began at a later turn than its first, so that its times are not those of a whole program.
+	Partial bool
 	// Where the time went.
 	Model, Tool, Human, Paused, Queued time.Duration
 	// Solo is the makespan of the same program alone on an idle worker; 0 when not known.
@@ -64,6 +70,8 @@ func Build(in Input) *Run {
 	run := &Run{
 		Name:           in.Name,
 		Status:         RunDone,
+		Axes:           in.Axes,
+		GPUs:           in.GPUs,
 		Config:         in.Config,
 		Workload:       in.Workload,
 		KV:             in.KV,
@@ -80,6 +88,7 @@ func Build(in Input) *Run {
 		whole, _ := measure(in, Window{})
 		run.Whole = &whole
 	}
+	run.whole().Requests.Rejections = in.Rejections
 	fillReuse(run, in.Requests, in.Window)
 	run.Aliases = aliases(run, latencies)
 	if latencies.backwards > 0 {

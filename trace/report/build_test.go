@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -46,6 +47,8 @@ func smallInput() Input {
 	gaps.Add(30*ms, 10)
 	return Input{
 		Name:     "kv-2x",
+		Axes:     []Axis{{"router.policy", "kv"}},
+		GPUs:     2,
 		Config:   json.RawMessage(`{"router":{"policy":"kv"},"workers":2}`),
 		Workload: Workload{Programs: 2, Sessions: 2, Turns: 6, InputTokens: 7000, OutputTokens: 204, Inferred: map[string]int64{"gap": 1}},
 		Requests: []Request{
@@ -62,6 +65,7 @@ func smallInput() Input {
 			{Turn: 5, Program: 1, Status: Failed, Arrival: 1200 * ms, Admitted: None, FirstToken: None, End: 4000 * ms,
 				Input: 1000, Output: 4},
 		},
+		Rejections: []Rejection{{1, "prompts are up to 1000 tokens long, the KV cache holds 900 (engine.kv_blocks)"}},
 		Programs: []Program{
 			{Index: 0, First: 0, Last: 3000 * ms, Completed: true, Model: 2090 * ms, Tool: 910 * ms, Paused: None, Queued: 10 * ms, Solo: 1500 * ms},
 			{Index: 1, First: 500 * ms, Last: 4000 * ms, Model: 600 * ms},
@@ -82,10 +86,21 @@ func smallInput() Input {
 	}
 }
 
+func smallReport() *Report {
+	runs := []*Run{Build(smallInput())}
+	verdict := Judge(runs, Evidence{LostRows: 1})
+	return &Report{
+		Version: "v0.1.0",
+		Trace:   &Trace{Format: "dynamo", Files: []string{"day.jsonl"}, Calls: 6, RowsLost: 1, Duplicates: 0},
+		Runs:    runs,
+		Verdict: &verdict,
+	}
+}
+
 // The golden file shows a whole report; the figures that matter are checked by hand in TestBuildSmall.
 func TestReportGolden(t *testing.T) {
 	var buf bytes.Buffer
-	if err := Write(&buf, []*Run{Build(smallInput())}); err != nil {
+	if err := Write(&buf, smallReport()); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "small.report.json", buf.Bytes())
@@ -95,7 +110,7 @@ func TestReportGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	var again bytes.Buffer
-	if err := Write(&again, rep.Runs); err != nil {
+	if err := Write(&again, rep); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(buf.Bytes(), again.Bytes()) {
@@ -120,7 +135,7 @@ func checkFigures(t *testing.T, tests []figureTest) {
 
 func TestBuildSmall(t *testing.T) {
 	run := Build(smallInput())
-	if want := (Requests{Total: 6, Completed: 4, Rejected: 1, Failed: 1}); run.Requests != want {
+	if want := (Requests{Total: 6, Completed: 4, Rejected: 1, Failed: 1, Rejections: smallInput().Rejections}); !reflect.DeepEqual(run.Requests, want) {
 		t.Errorf("requests %+v, want %+v", run.Requests, want)
 	}
 	l := run.LatencyMs
@@ -149,6 +164,7 @@ func TestBuildSmall(t *testing.T) {
 		{"requests_per_s", run.Throughput.RequestsPerS, 1},
 		{"turns_per_min", run.Throughput.TurnsPerMin, 60},
 		{"output_tokens_per_s", run.Throughput.OutputTokensPerS, 197.0 / 4},
+		{"output_tokens_per_s_per_gpu", run.Throughput.OutputTokensPerSPerGPU, 197.0 / 8}, // 2 GPUs
 		{"input_tokens_per_s", run.Throughput.InputTokensPerS, 5000.0 / 4},
 		{"programs_per_hour", run.Throughput.ProgramsPerHour, 900},                    // 1 in 4 s
 		{"goodput_requests_per_s", run.Throughput.GoodputRequestsPerS, 0.75},          // turn 2 was late
@@ -194,11 +210,11 @@ func TestBuildWindow(t *testing.T) {
 	in := smallInput()
 	in.Window = Window{500 * ms, 2000 * ms}
 	run := Build(in)
-	if want := (Requests{Total: 4, Completed: 2, Rejected: 1, Failed: 1}); run.Requests != want {
+	if want := (Requests{Total: 4, Completed: 2, Rejected: 1, Failed: 1}); !reflect.DeepEqual(run.Requests, want) {
 		t.Errorf("requests %+v, want %+v", run.Requests, want)
 	}
-	if run.Whole == nil || run.Whole.Requests.Total != 6 {
-		t.Fatalf("whole run: %+v, want 6 requests", run.Whole)
+	if run.Whole == nil || run.Whole.Requests.Total != 6 || len(run.Whole.Requests.Rejections) != 1 {
+		t.Fatalf("whole run: %+v, want 6 requests and why one was rejected", run.Whole)
 	}
 	checkFigures(t, []figureTest{
 		{"window from", run.WindowS[0], 0.5},
@@ -283,7 +299,7 @@ func TestRequestOrderDoesNotMatter(t *testing.T) {
 func mustWrite(t *testing.T, runs ...*Run) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := Write(&buf, runs); err != nil {
+	if err := Write(&buf, &Report{Runs: runs}); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
@@ -333,6 +349,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte(`{"schema":"agentsim.report.v1","runs":[{"name":"a\n\u001b","throughput":{"requests_per_s":-1}},{"throughput":{"requests_per_s":1e308}}]}`))
+	f.Add([]byte(`{"schema":"agentsim.report.v1","runs":[{"axes":[{"key":".","value":"1"}],"gpus":-3},{"axes":[{"key":".","value":"\n"}],"requests":{"total":1,"rejected":1,"rejections":[{"count":9,"why":" "}]}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		rep, err := Read(bytes.NewReader(b))
 		if err != nil {
@@ -346,7 +363,7 @@ func FuzzRead(f *testing.F) {
 		for _, r := range rep.Runs {
 			_ = r.Check()
 		}
-		if err := Write(&buf, rep.Runs); err != nil {
+		if err := Write(&buf, rep); err != nil {
 			t.Errorf("write: %v", err)
 		}
 	})

@@ -67,6 +67,13 @@ func (r *Run) Check() error {
 			complain("%d requests, but %d ends: %d completed, %d rejected, %d failed, %d unfinished",
 				q.Total, sum, q.Completed, q.Rejected, q.Failed, q.Unfinished)
 		}
+		var explained int64
+		for _, r := range q.Rejections {
+			explained += r.Count
+		}
+		if explained > q.Rejected {
+			complain("%d rejections explained, but %d rejected", explained, q.Rejected)
+		}
 		if m.Programs.Completed > m.Programs.Total {
 			complain("%d of %d programs completed", m.Programs.Completed, m.Programs.Total)
 		}

@@ -61,10 +61,13 @@ func duration(seconds float64) string {
 	return number(seconds/unit.seconds) + " " + unit.name
 }
 
-// percent prints a share: "71%", "4.1%".
+// percent prints a share: "71%", "4.1%", "<0.1%".
 func percent(share float64) string {
-	if p := math.Abs(100 * share); p == 0 || p >= 9.95 {
+	switch p := math.Abs(100 * share); {
+	case p == 0 || p >= 9.95:
 		return fmt.Sprintf("%.0f%%", 100*share)
+	case p < 0.05:
+		return "<0.1%"
 	}
 	return fmt.Sprintf("%.1f%%", 100*share)
 }
@@ -98,20 +101,46 @@ func countOf(n, total int64, noun string) string {
 	return fmt.Sprintf("%d of %d %s", n, total, noun)
 }
 
-// shorten cuts the middle out of a name that is wider than limit, and replaces what a terminal cannot print.
+// shorten cuts the middle out of a name that is wider than limit, but leaves a character at both ends.
 func shorten(name string, limit int) string {
+	name = printable(name)
 	runes := []rune(name)
-	for i, r := range runes {
-		if !unicode.IsPrint(r) {
-			runes[i] = unicode.ReplacementChar
+	if displaywidth.String(name) <= limit || len(runes) <= 2 {
+		return name
+	}
+	room := limit - displaywidth.Rune('…')
+	width := displaywidth.Rune(runes[0])
+	head := 1
+	for half := (room + 1) / 2; head < len(runes)-1; head++ {
+		w := displaywidth.Rune(runes[head])
+		if width+w > half {
+			break
 		}
+		width += w
 	}
-	name = string(runes)
-	for cut := 2; displaywidth.String(name) > limit && cut <= len(runes)-2; cut++ {
-		head := (len(runes) - cut + 1) / 2
-		name = string(runes[:head]) + "…" + string(runes[head+cut:])
+	tail := len(runes) - 1
+	width += displaywidth.Rune(runes[tail])
+	for ; tail > head; tail-- {
+		w := displaywidth.Rune(runes[tail-1])
+		if width+w > room {
+			break
+		}
+		width += w
 	}
-	return name
+	return string(runes[:head]) + "…" + string(runes[tail:])
+}
+
+// printable replaces what a terminal cannot print in one line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // list prints "a", "a and b", "a, b and c".

@@ -1,6 +1,9 @@
 package report
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Interval is the relative difference of a run to the baseline over repeats with different seeds: 0.14 is 14 % more.
 type Interval struct {
@@ -11,9 +14,13 @@ type Interval struct {
 }
 
 // PairedInterval returns the mean relative difference of other to base and its 95 % interval (Student's t). Pair i
-// is two runs with the same seed, so what both have in common cancels out. Pairs with an unknown or zero base are
-// left out; ok is false when fewer than two remain.
+// is two runs with the same seed, so what both have in common cancels out; a base of one figure, such as that of a
+// recording, is compared with every repeat. Pairs with an unknown or zero base are left out; ok is false when fewer
+// than two remain.
 func PairedInterval(base, other []Figure) (iv Interval, ok bool) {
+	if len(base) == 1 {
+		base = slices.Repeat(base, len(other))
+	}
 	var differences []float64
 	for i := range min(len(base), len(other)) {
 		if base[i].Known && other[i].Known && base[i].Value != 0 {

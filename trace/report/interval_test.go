@@ -25,6 +25,11 @@ func TestPairedInterval(t *testing.T) {
 	if want := (Interval{Mean: iv.Mean, Low: iv.Mean, High: iv.Mean, Repeats: 2}); !ok || iv != want || iv.isNoise() {
 		t.Errorf("got %+v, %v, want no width around +20%%", iv, ok)
 	}
+	// One figure to compare with: 0.1 and 0.3 give a mean of 0.2.
+	iv, ok = PairedInterval(figures(100), figures(110, 130))
+	if !ok || iv.Repeats != 2 || math.Abs(iv.Mean-0.2) > 1e-12 {
+		t.Errorf("got %+v, %v, want +20%% over 2 repeats", iv, ok)
+	}
 	if _, ok := PairedInterval(figures(1), figures(2)); ok {
 		t.Error("one pair has no interval")
 	}

@@ -37,7 +37,7 @@ func measure(in Input, window Window) (Measures, samples) {
 	}
 	if length := window.To - window.From; length > 0 {
 		m.DurationS = Seconds(length)
-		m.Throughput = done.throughput(length, in.SLO)
+		m.Throughput = done.throughput(length, in.SLO, in.GPUs)
 	}
 	return m, s
 }
@@ -140,7 +140,7 @@ func (c *completions) addProgram(p *Program, slo SLO) {
 	}
 }
 
-func (c *completions) throughput(length time.Duration, slo SLO) Throughput {
+func (c *completions) throughput(length time.Duration, slo SLO, gpus int) Throughput {
 	perS := func(n int64) Figure { return ratio(float64(n), length.Seconds()) }
 	perMin := func(n int64) Figure { return ratio(float64(n), length.Minutes()) }
 	perHour := func(n int64) Figure { return ratio(float64(n), length.Hours()) }
@@ -150,6 +150,9 @@ func (c *completions) throughput(length time.Duration, slo SLO) Throughput {
 		InputTokensPerS:  perS(c.inputTokens),
 		TurnsPerMin:      perMin(c.requests),
 		ProgramsPerHour:  perHour(c.programs),
+	}
+	if gpus > 0 {
+		t.OutputTokensPerSPerGPU = Known(t.OutputTokensPerS.Value / float64(gpus))
 	}
 	if (slo.TTFT > 0 || slo.ITL > 0) && !c.cannotJudge {
 		t.GoodputRequestsPerS = perS(c.goodRequests)
@@ -179,6 +182,9 @@ func measurePrograms(programs []Program, window Window) ProgramMeasures {
 			continue
 		}
 		m.Completed++
+		if p.Partial {
+			continue
+		}
 		add(&model, p.Model)
 		add(&tool, p.Tool)
 		add(&human, p.Human)

@@ -1,12 +1,17 @@
 package report
 
-// Metric is a figure by which runs are ranked.
+import (
+	"math"
+	"slices"
+)
+
+// Metric is a figure by which runs are compared.
 type Metric struct {
 	// Name is what the figure is called in a sentence: "programs per hour".
 	Name string
-	// LowerIsBetter tells the direction; seconds whether the figure is a time.
-	LowerIsBetter bool
-	seconds       bool
+	// LowerIsBetter tells the direction; seconds and share whether the figure is a time or a share of 1.
+	LowerIsBetter  bool
+	seconds, share bool
 	// best is how a sentence says that a run is the best: "completes the most programs per hour".
 	best string
 	of   func(*Run) Figure
@@ -35,57 +40,121 @@ var (
 	}
 	meanE2E = Metric{
 		Name: "mean request time", best: "has the lowest mean request time", LowerIsBetter: true, seconds: true,
-		of: func(r *Run) Figure {
-			f := r.LatencyMs.E2E.Mean
-			f.Value /= 1000
-			return f
-		},
+		of: func(r *Run) Figure { return inSeconds(r.LatencyMs.E2E.Mean) },
 	}
 )
 
+// Further metrics of tables and sentences.
+var (
+	ttftP50 = Metric{
+		Name: "TTFT p50", LowerIsBetter: true, seconds: true,
+		of: func(r *Run) Figure { return inSeconds(r.LatencyMs.TTFT.P50) },
+	}
+	ttftP99 = Metric{
+		Name: "p99 TTFT", LowerIsBetter: true, seconds: true,
+		of: func(r *Run) Figure { return inSeconds(r.LatencyMs.TTFT.P99) },
+	}
+	tpotP50 = Metric{
+		Name: "TPOT p50", LowerIsBetter: true, seconds: true,
+		of: func(r *Run) Figure { return inSeconds(r.LatencyMs.TPOT.P50) },
+	}
+	outputTokensPerS = Metric{
+		Name: "output tokens per second", of: func(r *Run) Figure { return r.Throughput.OutputTokensPerS },
+	}
+	preemptions    = Metric{Name: "preemptions", LowerIsBetter: true, of: func(r *Run) Figure { return r.Preemptions }}
+	inSLO          = Metric{Name: "in SLO", share: true, of: goodShare}
+	hitRate        = Metric{Name: "hit rate", share: true, of: func(r *Run) Figure { return r.KV.HitRate }}
+	reprefillShare = Metric{
+		Name: "re-prefilling", LowerIsBetter: true, share: true, of: func(r *Run) Figure { return r.KV.ReprefillTimeShare },
+	}
+)
+
+func inSeconds(ms Figure) Figure {
+	ms.Value /= 1000
+	return ms
+}
+
 // Primary returns the metric that decides between runs. Under a load that does not wait for the deployment
-// (fixedLoad) every run that keeps up has the same throughput, so time decides, if all completed; otherwise
-// throughput does: programs when they have several turns (and some were completed), else requests.
+// (fixedLoad) every run that keeps up has the same throughput, so time decides, if all programs completed; otherwise
+// throughput does: programs when they have several turns (and some were completed), else requests. Runs that cannot
+// win have no say in it.
 func Primary(runs []*Run, fixedLoad bool) Metric {
-	severalTurns, allCompleted := false, true
-	known := func(m Metric) bool {
-		for _, r := range runs {
-			if r.Status == RunDone && m.Of(r).Value == 0 {
-				return false
-			}
-		}
-		return true
-	}
-	for _, r := range runs {
-		severalTurns = severalTurns || r.Workload.Turns > r.Workload.Programs
-		allCompleted = allCompleted && r.Status == RunDone && r.incomplete() == 0 && r.Programs.Completed == r.Programs.Total
-	}
-	switch fixed := fixedLoad && allCompleted; {
-	case fixed && severalTurns && known(meanMakespan):
-		return meanMakespan
-	case fixed && known(meanE2E):
-		return meanE2E
-	case severalTurns && known(programsPerHour):
+	mean := meanTime(runs)
+	allDone := !slices.ContainsFunc(contenders(runs), func(i int) bool {
+		return !runs[i].complete() || runs[i].Programs.Completed != runs[i].Programs.Total
+	})
+	switch {
+	case fixedLoad && allDone && allHave(runs, mean):
+		return mean
+	case severalTurns(runs) && allHave(runs, programsPerHour):
 		return programsPerHour
-	case severalTurns:
+	case severalTurns(runs):
 		return turnsPerMin
 	}
 	return requestsPerS
 }
 
-// incomplete counts requests that should have completed but did not. Requests that were under way when a measured
-// window closed are no fault of the deployment: outside of the window only refused and failed ones count.
-func (r *Run) incomplete() int64 {
-	q := r.lost()
-	return q.Rejected + q.Failed + q.Unfinished
+// meanTime is the metric of how long the work takes: a program, or a request when programs are single calls or their
+// times are not known.
+func meanTime(runs []*Run) Metric {
+	if severalTurns(runs) && allHave(runs, meanMakespan) {
+		return meanMakespan
+	}
+	return meanE2E
 }
 
-// lost returns the counts behind incomplete.
-func (r *Run) lost() Requests {
-	q := r.Requests
-	if r.Whole != nil {
-		q.Total = r.Whole.Requests.Total
-		q.Rejected, q.Failed = r.Whole.Requests.Rejected, r.Whole.Requests.Failed
+// severalTurns tells that programs are more than single calls.
+func severalTurns(runs []*Run) bool {
+	return slices.ContainsFunc(runs, func(r *Run) bool { return r.Workload.Turns > r.Workload.Programs })
+}
+
+// allHave tells that all runs that can win have a figure other than 0.
+func allHave(runs []*Run, m Metric) bool {
+	return !slices.ContainsFunc(contenders(runs), func(i int) bool { return m.Of(runs[i]).Value == 0 })
+}
+
+// goodShare is the share of all requests that were completed within the SLO.
+func goodShare(r *Run) Figure {
+	good, all := r.Throughput.GoodputRequestsPerS, r.Throughput.RequestsPerS
+	if !good.Known || all.Value == 0 || r.Requests.Total == 0 {
+		return Figure{}
 	}
-	return q
+	return Known(min(1, good.Value/all.Value) * float64(r.Requests.Completed) / float64(r.Requests.Total))
+}
+
+// unit is the one in which the metric is told of all runs, so that tables and sentences agree; none for a rate.
+func (m Metric) unit(runs []*Run) timeUnit {
+	if !m.seconds {
+		return timeUnit{}
+	}
+	largest := 0.0
+	for _, r := range runs {
+		largest = max(largest, m.Of(r).Value)
+	}
+	return unitFor(largest)
+}
+
+// print formats the figure of one of the runs.
+func (m Metric) print(r *Run, runs []*Run) string {
+	v := m.Of(r).Value
+	switch {
+	case m.share:
+		return percent(v)
+	case !m.seconds:
+		return number(v)
+	}
+	unit := m.unit(runs)
+	return number(v/unit.seconds) + " " + unit.name
+}
+
+// differ tells that two runs differ in the metric as far as a reader cares: by 1 %, or by a point of a share.
+func (m Metric) differ(a, b *Run) bool {
+	x, y := m.Of(a), m.Of(b)
+	switch {
+	case !x.Known || !y.Known:
+		return false
+	case m.share:
+		return math.Abs(x.Value-y.Value) >= 0.01
+	}
+	return y.Value > 0 && math.Abs(x.Value/y.Value-1) >= equalWithin
 }

@@ -17,8 +17,23 @@ const Schema = "agentsim.report.v1"
 
 // Report is a report.json file.
 type Report struct {
+	// Schema is set by Write.
 	Schema string `json:"schema"`
-	Runs   []*Run `json:"runs"`
+	// Version is that of the tool that made the report.
+	Version string   `json:"version,omitempty"`
+	Trace   *Trace   `json:"trace,omitempty"`
+	Runs    []*Run   `json:"runs"`
+	Verdict *Verdict `json:"verdict,omitempty"`
+}
+
+// Trace is what the work was read from, and how much of it was lost on the way.
+type Trace struct {
+	Format string   `json:"format,omitempty"`
+	Files  []string `json:"files,omitempty"`
+	Calls  int64    `json:"calls"`
+	// RowsLost could not be read; Duplicates repeated a request id and were left out.
+	RowsLost   int64 `json:"rows_lost"`
+	Duplicates int64 `json:"duplicates"`
 }
 
 // The states of a Run.
@@ -34,6 +49,10 @@ type Run struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
+	// Axes are the values in which the rows of a grid differ, in the order of the grid.
+	Axes []Axis `json:"axes,omitempty"`
+	// GPUs is how many GPUs the deployment has in all; 0 when not known.
+	GPUs int `json:"gpus,omitempty"`
 	// Config is the deployment's configuration as the caller prints it.
 	Config   json.RawMessage `json:"config,omitempty"`
 	Workload Workload        `json:"workload,omitzero"`
@@ -51,6 +70,12 @@ type Run struct {
 	// Warnings say what went wrong or was ignored; Approximations what the figures rest on.
 	Warnings       []string `json:"warnings"`
 	Approximations []string `json:"approximations"`
+}
+
+// Axis is a configuration key and the value that a run has for it.
+type Axis struct {
+	Key   string `json:"key"` // "engine.kv_blocks"
+	Value string `json:"value"`
 }
 
 // Workload is what was asked of the deployment.
@@ -83,6 +108,16 @@ type Requests struct {
 	Rejected   int64 `json:"rejected"`
 	Failed     int64 `json:"failed"`
 	Unfinished int64 `json:"unfinished"`
+	// Rejections say why requests were rejected, as far as known.
+	Rejections []Rejection `json:"rejections,omitempty"`
+}
+
+// Rejection is requests that were rejected for the same reason.
+type Rejection struct {
+	Count int64 `json:"count"`
+	// Why is a clause that ends with a remedy: "prompts are up to 118k tokens long, the model takes 40960
+	// (--max-context truncate, or a model with a longer context)".
+	Why string `json:"why"`
 }
 
 // Throughput is work completed per time: completed requests, their tokens, and completed programs.
@@ -93,6 +128,8 @@ type Throughput struct {
 	InputTokensPerS Figure `json:"input_tokens_per_s,omitzero"`
 	TurnsPerMin     Figure `json:"turns_per_min,omitzero"`
 	ProgramsPerHour Figure `json:"programs_per_hour,omitzero"`
+	// OutputTokensPerSPerGPU is OutputTokensPerS over the GPUs of the deployment.
+	OutputTokensPerSPerGPU Figure `json:"output_tokens_per_s_per_gpu,omitzero"`
 	// Goodput counts what was completed within the SLO; absent without one.
 	GoodputRequestsPerS    Figure `json:"goodput_requests_per_s,omitzero"`
 	GoodputProgramsPerHour Figure `json:"goodput_programs_per_hour,omitzero"`
@@ -208,16 +245,18 @@ type Worker struct {
 	MeanUtilization Figure `json:"mean_utilization,omitzero"`
 }
 
-// Write writes the runs as an indented report.json. The same runs give the same bytes.
-func Write(w io.Writer, runs []*Run) error {
-	if runs == nil {
-		runs = []*Run{}
+// Write writes an indented report.json. The same report gives the same bytes.
+func Write(w io.Writer, r *Report) error {
+	out := *r
+	out.Schema = Schema
+	if out.Runs == nil {
+		out.Runs = []*Run{}
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(Report{Schema: Schema, Runs: runs}); err != nil {
+	if err := enc.Encode(out); err != nil {
 		return fmt.Errorf("encode report: %w", err)
 	}
 	if _, err := w.Write(buf.Bytes()); err != nil {

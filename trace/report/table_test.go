@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -13,17 +14,25 @@ import (
 type deployment struct {
 	name                               string
 	programsPerHour, outputPerS        float64
-	ttft50, ttft99, tpot, makespan     float64
+	ttft50, ttft99, tpot               float64
 	hit, reprefill                     float64
 	preemptions                        int64
 	rejected, failed, unfinished       int64
+	why                                string // of the rejections
 	singleTurn                         bool
 	requestsPerS, meanE2E, meanProgram float64
+	model, tool, human                 float64 // mean s of a program
+	inSLO                              float64 // of requestsPerS
+	gpus                               int
+	axes                               []Axis
 }
 
 func (d deployment) run() *Run {
 	const total = 412
-	r := &Run{Name: d.name, Status: RunDone, Workload: Workload{Programs: 40, Sessions: 52, Turns: total}}
+	r := &Run{
+		Name: d.name, Status: RunDone, GPUs: d.gpus, Axes: d.axes,
+		Workload: Workload{Programs: 40, Sessions: 52, Turns: total},
+	}
 	if d.singleTurn {
 		r.Workload.Programs = total
 	}
@@ -34,6 +43,9 @@ func (d deployment) run() *Run {
 		return Known(v)
 	}
 	r.Requests = Requests{Total: total, Rejected: d.rejected, Failed: d.failed, Unfinished: d.unfinished}
+	if d.why != "" {
+		r.Requests.Rejections = []Rejection{{d.rejected, d.why}}
+	}
 	r.Requests.Completed = total - d.rejected - d.failed - d.unfinished
 	r.Throughput.ProgramsPerHour = known(d.programsPerHour)
 	r.Throughput.OutputTokensPerS = known(d.outputPerS)
@@ -41,7 +53,9 @@ func (d deployment) run() *Run {
 	r.LatencyMs.TTFT = Distribution{P50: known(1000 * d.ttft50), P99: known(1000 * d.ttft99)}
 	r.LatencyMs.TPOT.P50 = known(1000 * d.tpot)
 	r.LatencyMs.E2E.Mean = known(1000 * d.meanE2E)
-	r.Programs.MakespanS = Distribution{P50: known(d.makespan), Mean: known(d.meanProgram)}
+	r.Throughput.GoodputRequestsPerS = known(d.inSLO * d.requestsPerS)
+	r.Programs.MakespanS.Mean = known(d.meanProgram)
+	r.Programs.ModelS.Mean, r.Programs.ToolS.Mean, r.Programs.HumanS.Mean = known(d.model), known(d.tool), known(d.human)
 	r.KV.HitRate, r.KV.ReprefillTimeShare = known(d.hit), known(d.reprefill)
 	r.Preemptions = Known(d.preemptions)
 	return r
@@ -51,18 +65,40 @@ func threePolicies() []*Run {
 	return []*Run{
 		deployment{
 			name: "round-robin", programsPerHour: 361, outputPerS: 12345, ttft50: 0.812, ttft99: 3.512, tpot: 0.0183,
-			makespan: 312, hit: 0.52, reprefill: 0.131, preemptions: 40,
+			meanProgram: 312, hit: 0.52, reprefill: 0.131, preemptions: 40,
 		}.run(),
 		deployment{
 			name: "kv", programsPerHour: 412, outputPerS: 14345, ttft50: 0.512, ttft99: 4.112, tpot: 0.0184,
-			makespan: 272, hit: 0.71, reprefill: 0.041, preemptions: 3,
+			meanProgram: 272, hit: 0.71, reprefill: 0.041, preemptions: 3,
 		}.run(),
 		deployment{
 			name: "thunderagent,workers=4,engine.kv_blocks=x0.5", programsPerHour: 425, outputPerS: 14845, ttft50: 0.412,
-			ttft99: 39.1, tpot: 0.0163, makespan: 292, hit: 0.81, reprefill: 0.01, rejected: 8, failed: 4,
+			ttft99: 39.1, tpot: 0.0163, meanProgram: 292, hit: 0.81, reprefill: 0.01, rejected: 8, failed: 4,
 		}.run(),
 		{Name: "too-big", Status: RunFailed, Error: "model needs 214 GiB of weights per GPU, h100-sxm has 80"},
 	}
+}
+
+// grid is workers × kv_blocks × policies. The smallest caches reject the long prompts.
+func grid() []*Run {
+	var runs []*Run
+	for w, workers := range []string{"1", "2"} {
+		for k, blocks := range []string{"x0.01", "x1"} {
+			for p, policy := range []string{"round-robin", "kv"} {
+				d := deployment{
+					name: "workers=" + workers + " kv_blocks=" + blocks + " " + policy, gpus: 4 * (w + 1),
+					axes:            []Axis{{"workers", workers}, {"engine.kv_blocks", blocks}, {"router.policy", policy}, {"seed", "1"}},
+					programsPerHour: 300 * float64(w+1), outputPerS: 9000 * float64(w+1), ttft50: 0.8, ttft99: 3.5 - float64(p),
+					tpot: 0.018, meanProgram: 312, hit: 0.5, reprefill: 0.2 - 0.1*float64(p), requestsPerS: 5, inSLO: 0.9,
+				}
+				if k == 0 {
+					d.programsPerHour, d.rejected, d.why = 800, 200, "a call needs 12300 blocks, a worker has 190 (engine.kv_blocks)"
+				}
+				runs = append(runs, d.run())
+			}
+		}
+	}
+	return runs
 }
 
 func TestTableGolden(t *testing.T) {
@@ -76,6 +112,8 @@ func TestTableGolden(t *testing.T) {
 		{"table-140.txt", threePolicies(), TableOptions{Width: 140}},
 		{"table-color.txt", threePolicies(), TableOptions{Color: true}},
 		{"table-one.txt", threePolicies()[:1], TableOptions{}},
+		{"table-grid.txt", grid(), TableOptions{}},
+		{"table-grid-80.txt", grid(), TableOptions{Width: 80}},
 		{"table-small.txt", []*Run{Build(smallInput())}, TableOptions{}},
 	} {
 		var buf bytes.Buffer
@@ -86,31 +124,154 @@ func TestTableGolden(t *testing.T) {
 	}
 }
 
-// No line is longer than asked, for any number of runs, and what is left out is named.
+// No line is longer than asked, no two rows look the same, and what is left out is named, for any number of runs.
 func TestTableFits(t *testing.T) {
-	for _, names := range []string{"kv%d", "a-deployment-with-a-name-that-nobody-wants-to-read-%d", "模型部署%d"} {
+	many := func(d func(i int) deployment) []*Run {
 		var runs []*Run
 		for i := range 12 {
-			d := deployment{
-				name: fmt.Sprintf(names, i), programsPerHour: 361 * float64(i+1), outputPerS: 12345, ttft50: 0.812, ttft99: 3.512,
-				tpot: 0.0183, makespan: 312, hit: 0.52, reprefill: 0.131, preemptions: 40, failed: int64(i % 3),
-			}
+			d := d(i)
+			d.programsPerHour, d.outputPerS, d.ttft50, d.ttft99, d.tpot = 361*float64(i+1), 12345, 0.812, 3.512, 0.0183
+			d.meanProgram, d.hit, d.reprefill, d.preemptions, d.requestsPerS, d.inSLO = 312, 0.52, 0.131, 40, 5, 0.9
 			runs = append(runs, d.run())
 		}
-		for width := 40; width < 160; width++ {
-			var buf bytes.Buffer
-			if err := WriteTable(&buf, runs, TableOptions{Width: width}); err != nil {
-				t.Fatal(err)
+		return runs
+	}
+	named := func(format string) []*Run {
+		return many(func(i int) deployment { return deployment{name: fmt.Sprintf(format, i), failed: int64(i % 3)} })
+	}
+	for _, test := range []struct {
+		name  string
+		runs  []*Run
+		least int // width
+	}{
+		{"short names", named("kv%d"), 40},
+		{"long names", named("a-deployment-with-a-name-that-nobody-wants-to-read-%d"), 40},
+		{"names that differ in the middle", named("workers=1 kv_blocks=x0.%d round-robin with more of the same"), 40},
+		{"wide characters", named("模型部署%d"), 40},
+		{"one name", named("kv%.0s"), 40},
+		{"axes", many(func(i int) deployment {
+			return deployment{
+				name: fmt.Sprintf("workers=%d policy=%d", i/3, i%3), gpus: 8 * (1 + i/3),
+				axes: []Axis{{"workers", fmt.Sprint(i / 3)}, {"router.policy", fmt.Sprint("a-long-policy-", i%3)}},
 			}
-			for line := range strings.Lines(buf.String()) {
-				if n := displaywidth.String(strings.TrimSuffix(line, "\n")); n > width {
-					t.Fatalf("width %d: a line has %d characters: %s", width, n, line)
+		}), 50},
+		{"many axes", many(func(i int) deployment {
+			d := deployment{name: fmt.Sprintf("all of them %d", i)}
+			for a := range 9 {
+				d.axes = append(d.axes, Axis{fmt.Sprintf("engine.axis_number_%d", a), fmt.Sprintf("value %d", i)})
+			}
+			return d
+		}), 40},
+	} {
+		for count := 2; count <= 12; count += 5 {
+			for width := test.least; width < 160; width += 3 {
+				var buf bytes.Buffer
+				if err := WriteTable(&buf, test.runs[:count], TableOptions{Width: width}); err != nil {
+					t.Fatal(err)
+				}
+				for line := range strings.Lines(buf.String()) {
+					if n := displaywidth.String(strings.TrimSuffix(line, "\n")); n > width {
+						t.Fatalf("%s, width %d: a line has %d characters: %s", test.name, width, n, line)
+					}
+				}
+				l := newLayout(test.runs[:count])
+				l.fit(width)
+				seen := map[string]bool{}
+				for row := range count {
+					shown := ""
+					for _, c := range l.names {
+						shown += c.cells[row].value + "|"
+					}
+					if seen[shown] {
+						t.Fatalf("%s, width %d: two rows look the same:\n%s", test.name, width, buf.String())
+					}
+					seen[shown] = true
+				}
+				text := strings.Join(strings.Fields(buf.String()), " ")
+				if !strings.Contains(text, "preempts") && !strings.Contains(text, "preemptions") {
+					t.Fatalf("%s, width %d: preemptions are neither shown nor named as left out:\n%s", test.name, width, buf.String())
 				}
 			}
-			text := strings.Join(strings.Fields(buf.String()), " ")
-			if !strings.Contains(text, "pre- ") && !strings.Contains(text, "preemptions") {
-				t.Fatalf("width %d: preemptions are neither shown nor named as left out:\n%s", width, buf.String())
-			}
+		}
+	}
+}
+
+// Rows that look the same when their names are cut are numbered, and their full names stand below.
+func TestTableNumbersRowsThatLookAlike(t *testing.T) {
+	var runs []*Run
+	for _, blocks := range []string{"x0.01", "x0.10"} {
+		runs = append(runs, deployment{name: "workers=1 kv_blocks=" + blocks + " round-robin, and more", programsPerHour: 361}.run())
+	}
+	var buf bytes.Buffer
+	if err := WriteTable(&buf, runs, TableOptions{Width: 50}); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"\n1 workers=1", "\n2 workers=1", "\n1: workers=1 kv_blocks=x0.01 round-robin, and more\n", "\n2: workers=1 kv_blocks=x0.10 round-robin, and more\n"} {
+		if !strings.Contains(buf.String(), part) {
+			t.Errorf("no %q in\n%s", part, buf.String())
+		}
+	}
+}
+
+// Axes stand for the names only where they tell all rows apart. A recording is on no axis.
+func TestTableNamesRowsByAxes(t *testing.T) {
+	at := func(name string, axes ...Axis) *Run {
+		return deployment{name: name, axes: axes, programsPerHour: 361}.run()
+	}
+	for _, test := range []struct {
+		name string
+		runs []*Run
+		want [][]string // of each row; nil for names
+	}{
+		{"one axis", []*Run{at("a", Axis{"workers", "1"}), at("b", Axis{"workers", "2"})}, [][]string{{"1"}, {"2"}}},
+		{
+			"an axis with one value",
+			[]*Run{at("a", Axis{"seed", "7"}, Axis{"workers", "1"}), at("b", Axis{"seed", "7"}, Axis{"workers", "2"})},
+			[][]string{{"1"}, {"2"}},
+		},
+		{
+			"a recording first",
+			[]*Run{at("recorded"), at("a", Axis{"workers", "1"}, Axis{"gpu", "h100"}), at("b", Axis{"workers", "2"}, Axis{"gpu", "h200"})},
+			[][]string{{"recorded", "-"}, {"1", "h100"}, {"2", "h200"}},
+		},
+		{"two configs on one axis", []*Run{at("a 1", Axis{"workers", "1"}), at("b 1", Axis{"workers", "1"}), at("b 2", Axis{"workers", "2"})}, nil},
+		{"no axes", []*Run{at("a"), at("b")}, nil},
+		{"one run", []*Run{at("a", Axis{"workers", "1"})}, nil},
+	} {
+		if got := namesByAxes(test.runs).rows; !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// Columns that say the same of all runs are left out: no preemptions, nothing computed twice, all within the SLO.
+func TestTableLeavesNeedlessColumnsOut(t *testing.T) {
+	table := func(change func(*deployment)) string {
+		d := deployment{name: "a", programsPerHour: 361, requestsPerS: 5, inSLO: 1, gpus: 4}
+		runs := []*Run{d.run(), nil}
+		change(&d)
+		runs[1] = d.run()
+		var buf bytes.Buffer
+		if err := WriteTable(&buf, runs, TableOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return buf.String()
+	}
+	nothing := table(func(*deployment) {})
+	for _, test := range []struct {
+		head   string
+		change func(*deployment)
+	}{
+		{"preempts", func(d *deployment) { d.preemptions = 1 }},
+		{"wasted", func(d *deployment) { d.reprefill = 0.1 }},
+		{"SLO", func(d *deployment) { d.inSLO = 0.999 }},
+		{"GPUs", func(d *deployment) { d.gpus = 8 }},
+	} {
+		if strings.Contains(nothing, test.head) {
+			t.Errorf("a column %q without need:\n%s", test.head, nothing)
+		}
+		if got := table(test.change); !strings.Contains(got, test.head) {
+			t.Errorf("no column %q:\n%s", test.head, got)
 		}
 	}
 }
@@ -144,7 +305,7 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("duration(%v) = %q, want %q", s, got, want)
 		}
 	}
-	for share, want := range map[float64]string{0: "0%", 0.041: "4.1%", 0.0994: "9.9%", 0.0996: "10%", 0.712: "71%", 1: "100%"} {
+	for share, want := range map[float64]string{0: "0%", 0.041: "4.1%", 0.0994: "9.9%", 0.0004: "<0.1%", 0.0005: "0.1%", 0.0996: "10%", 0.712: "71%", 1: "100%"} {
 		if got := percent(share); got != want {
 			t.Errorf("percent(%v) = %q, want %q", share, got, want)
 		}
@@ -172,8 +333,9 @@ func TestShorten(t *testing.T) {
 		{"exactly-12-c", 12, "exactly-12-c"},
 		{"router=kv,workers=2", 12, "router…ers=2"},
 		{"router=kv,workers=2", 13, "router…kers=2"},
-		{"red\x1b[31m\n", 12, "red�[31m�"},
+		{"red\x1b[31m\nline", 20, "red�[31m line"},
 		{"long", 1, "l…g"},
+		{"模型部署在这里", 9, "模型…这里"},
 	} {
 		if got := shorten(test.name, test.limit); got != test.want {
 			t.Errorf("shorten(%q, %d) = %q, want %q", test.name, test.limit, got, test.want)

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +36,7 @@ type batch struct {
 type cell struct {
 	plan     *sim.Plan
 	row      int
+	axes     []report.Axis
 	bound    string // "none" or "all" for a cell that bounds a row
 	workload *compiled
 	solo     *solo
@@ -55,6 +58,7 @@ type compiled struct {
 type solo struct {
 	key   string
 	cell  *cell
+	done  chan struct{} // closed when times and err are there
 	times []time.Duration
 	err   error
 }
@@ -115,7 +119,7 @@ func (b *batch) run(ctx context.Context, g *Global) error {
 	}
 	close(queue)
 	wait.Wait()
-	return b.buildReports()
+	return nil
 }
 
 // finished counts the cells that were simulated to the end.
@@ -141,14 +145,16 @@ func (b *batch) compile() error {
 				c.workload = w
 			}
 		}
-		if c.workload != nil {
-			continue
+		if c.workload == nil {
+			if err := b.build(&want); err != nil {
+				return usagef("%w", err)
+			}
+			c.workload = &want
+			b.workloads = append(b.workloads, &want)
 		}
-		if err := b.build(&want); err != nil {
-			return usagef("%w", err)
+		if !c.plan.Serves(c.workload.workload) {
+			return usagef("deployment %q: models: no call of the trace is left to serve", c.plan.Name)
 		}
-		c.workload = &want
-		b.workloads = append(b.workloads, &want)
 	}
 	return nil
 }
@@ -167,21 +173,52 @@ func (b *batch) build(w *compiled) (err error) {
 	return err
 }
 
-// tasks lists what can run in parallel: the cells, and the programs alone where slowdowns mean something.
+// tasks lists what can run in parallel: the programs alone where slowdowns mean something, and the cells. A cell waits
+// for the programs alone, which therefore come first.
 func (b *batch) tasks() []func(context.Context) {
-	var tasks []func(context.Context)
+	var cells, solos []func(context.Context)
 	for _, c := range b.cells {
 		c.solo = b.soloOf(c)
-		tasks = append(tasks, func(ctx context.Context) {
-			c.result, c.err = sim.Run(ctx, c.workload.workload, c.plan, b.options)
-		})
+		cells = append(cells, func(ctx context.Context) { b.simulate(ctx, c) })
 	}
 	for _, s := range b.solos {
-		tasks = append(tasks, func(ctx context.Context) {
-			s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan)
+		solos = append(solos, func(ctx context.Context) {
+			defer close(s.done)
+			s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan, b.options)
 		})
 	}
-	return tasks
+	return append(solos, cells...)
+}
+
+// simulate runs a cell and turns its result into a report row.
+func (b *batch) simulate(ctx context.Context, c *cell) {
+	result, err := sim.Run(ctx, c.workload.workload, c.plan, b.options)
+	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
+	if c.err = cmp.Or(err, encodeErr); c.err != nil {
+		c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
+		c.run.Axes = c.axes
+		if errors.Is(c.err, context.Canceled) {
+			c.run.Status = report.RunInterrupted
+		}
+		return
+	}
+	var times []time.Duration
+	if c.solo != nil {
+		<-c.solo.done
+		times = c.solo.times
+	}
+	c.run = result.Report(json.RawMessage(config), times)
+	c.run.Axes = c.axes
+	if c.solo != nil && c.solo.err != nil {
+		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("slowdowns are not known: programs alone: %v", c.solo.err))
+	}
+	if n := c.workload.changed; n > 0 {
+		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("%d calls were longer than %d tokens and were changed (workload.max_context %s)",
+			n, c.workload.limit, c.workload.how))
+	}
+	if b.traces {
+		c.result = result
+	}
 }
 
 // soloOf returns the solo run that a cell's slowdowns refer to, or nil when every program is a single call.
@@ -192,7 +229,11 @@ func (b *batch) soloOf(c *cell) *solo {
 	}
 	d := c.plan.Deployment
 	d.Name, d.Workers, d.Seed, d.Router, d.Client, d.SLO = "", 1, 0, sim.Router{}, sim.Client{}, sim.SLO{}
-	d.Load = sim.Load{Speed: d.Load.Speed, MaxGap: d.Load.MaxGap, HumanGap: d.Load.HumanGap}
+	load := sim.Load{Speed: d.Load.Speed, MaxGap: d.Load.MaxGap, HumanGap: d.Load.HumanGap}
+	if d.Load.Mode == "recorded" {
+		load.Mode = d.Load.Mode
+	}
+	d.Load = load
 	d.Parallelism.Data = 1
 	text, err := yaml.Marshal(d)
 	if err != nil {
@@ -204,39 +245,9 @@ func (b *batch) soloOf(c *cell) *solo {
 			return s
 		}
 	}
-	s := &solo{key: key, cell: c}
+	s := &solo{key: key, cell: c, done: make(chan struct{})}
 	b.solos = append(b.solos, s)
 	return s
-}
-
-// buildReports turns results into report rows and drops what is not needed any more.
-func (b *batch) buildReports() error {
-	for _, c := range b.cells {
-		config, err := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
-		if err != nil {
-			return fmt.Errorf("encoding the config of %q: %w", c.plan.Name, err)
-		}
-		if c.err != nil {
-			c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
-			if errors.Is(c.err, context.Canceled) {
-				c.run.Status = report.RunInterrupted
-			}
-			continue
-		}
-		var times []time.Duration
-		if c.solo != nil && c.solo.err == nil {
-			times = c.solo.times
-		}
-		c.run = c.result.Report(json.RawMessage(config), times)
-		if n := c.workload.changed; n > 0 {
-			c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("%d calls were longer than %d tokens and were changed (workload.max_context %s)",
-				n, c.workload.limit, c.workload.how))
-		}
-		if !b.traces {
-			c.result = nil
-		}
-	}
-	return nil
 }
 
 // runs are the rows of the table: of each row the cell with the first seed.
@@ -250,43 +261,50 @@ func (b *batch) runs() []*report.Run {
 	return runs
 }
 
-// evidence gathers what repeats and bounds say. A recorded baseline stands before the rows and has neither.
+// evidence gathers what repeats and bounds say. A recorded baseline stands before the rows; no repeat pairs with it.
 func (b *batch) evidence(recorded bool) report.Evidence {
-	e := report.Evidence{FixedLoad: b.cells[0].plan.Load.Mode != "concurrency"}
-	if recorded {
-		return e
+	e := report.Evidence{FixedLoad: b.cells[0].plan.Load.Mode != "concurrency", LostRows: b.capture.Read.LostRows}
+	runs := b.runs()
+	metric := report.Primary(runs, e.FixedLoad)
+	if !recorded {
+		e.Intervals = b.intervals(metric, report.Baseline(runs))
 	}
-	metric := report.Primary(b.runs(), e.FixedLoad)
+	plain := report.Evidence{FixedLoad: e.FixedLoad} // the bounds are not repeated, so seeds do not count here
+	winner := report.Judge(runs, plain).Winner
+	for _, bound := range []string{"none", "all"} {
+		bounded := make([]*report.Run, b.rows)
+		for _, c := range b.cells {
+			if c.bound == bound {
+				bounded[c.row] = c.run
+				e.Bounds = true
+			}
+		}
+		if slices.Contains(bounded, nil) {
+			continue
+		}
+		if report.Judge(bounded, plain).Winner != winner {
+			e.Flips = append(e.Flips, "--outputs "+bound)
+		}
+	}
+	return e
+}
+
+// intervals pairs the seeds of each row with those of the baseline; nil without repeats.
+func (b *batch) intervals(metric report.Metric, baseline int) []report.Interval {
 	bySeed := make([][]report.Figure, b.rows)
 	for _, c := range b.cells {
 		if c.bound == "" {
 			bySeed[c.row] = append(bySeed[c.row], metric.Of(c.run))
 		}
 	}
-	if len(bySeed[0]) > 1 {
-		for _, figures := range bySeed {
-			interval, _ := report.PairedInterval(bySeed[0], figures)
-			e.Intervals = append(e.Intervals, interval)
-		}
+	if len(bySeed[baseline]) < 2 {
+		return nil
 	}
-	winner := report.Best(b.runs(), metric)
-	for _, bound := range []string{"none", "all"} {
-		runs := make([]*report.Run, b.rows)
-		found := false
-		for _, c := range b.cells {
-			if c.bound == bound {
-				runs[c.row] = c.run
-				found = true
-			}
-		}
-		if !found {
-			continue
-		}
-		if other := report.Best(runs, metric); winner >= 0 && other >= 0 && other != winner {
-			e.Flips = append(e.Flips, "--outputs "+bound)
-		}
+	intervals := make([]report.Interval, b.rows)
+	for row, figures := range bySeed {
+		intervals[row], _ = report.PairedInterval(bySeed[baseline], figures)
 	}
-	return e
+	return intervals
 }
 
 // failure returns an error when a run failed. The other rows stand.

@@ -1,16 +1,21 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/sim"
 )
 
@@ -30,25 +35,72 @@ func loadConfig(file string) (sim.Deployment, error) {
 	if len(text) > maxConfigBytes || strings.Count(string(text), "[")+strings.Count(string(text), "{") > maxBrackets {
 		return d, usagef("reading the config %s: more than %d KiB or %d brackets is no deployment", file, maxConfigBytes>>10, maxBrackets)
 	}
-	return d, decode(&d, text, file)
+	return d, decode(&d, text, func(line, column int) string { return fmt.Sprintf("%s:%d:%d", file, line, column) }, file)
 }
 
-// decode sets the keys of a YAML text in a deployment. Where names the text in errors.
-func decode(d *sim.Deployment, text []byte, where string) error {
-	err := yaml.UnmarshalWithOptions(text, d, yaml.Strict())
+// decode sets the keys of a YAML text in a deployment. Where names the text in errors, whereAt a place in it.
+func decode(d *sim.Deployment, text []byte, whereAt func(line, column int) string, where string) error {
+	var keys map[string]any
+	if yaml.Unmarshal(text, &keys) == nil && len(keys) == 0 {
+		return nil // the decoder would clear the deployment
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	err := decoder.Decode(d)
+	if err == nil && !errors.Is(decoder.Decode(new(any)), io.EOF) {
+		return usagef("%s: more than one YAML document", where)
+	}
 	var ye yaml.Error
 	if errors.As(err, &ye) && ye.GetToken() != nil {
-		pos, message := ye.GetToken().Position, ye.GetMessage()
-		if name, ok := strings.CutPrefix(message, "unknown field "); ok {
-			name = strings.Trim(name, `"`)
-			message = fmt.Sprintf("unknown key %q%s", name, suggestion(name, lastParts(configKeys())))
-		}
-		return usagef("%s:%d:%d: %s", where, pos.Line, pos.Column, message)
+		pos := ye.GetToken().Position
+		return usagef("%s: %s", whereAt(pos.Line, pos.Column), decodeMessage(ye))
 	}
 	if err != nil {
 		return usagef("%s: %w", where, err)
 	}
 	return refuseFractions(text, where)
+}
+
+// decodeMessage says what is wrong in the words of YAML: the decoder's own speaks of Go types.
+func decodeMessage(err yaml.Error) string {
+	message := err.GetMessage()
+	if name, ok := strings.CutPrefix(message, "unknown field "); ok {
+		name = strings.Trim(name, `"`)
+		return fmt.Sprintf("unknown key %q%s", name, suggestion(name, lastParts(configKeys())))
+	}
+	var wrong *yaml.TypeError
+	var overflow *yaml.OverflowError
+	switch {
+	case errors.As(err, &wrong):
+		value := strconv.Quote(err.GetToken().Value)
+		switch {
+		case wrong.SrcType == nil: // a tag that YAML does not know
+		case wrong.SrcType.Kind() == reflect.Slice:
+			value = "a list"
+		case wrong.SrcType.Kind() == reflect.Map:
+			value = "a group of keys"
+		}
+		return fmt.Sprintf("%s is not %s", value, kindText(wrong.DstType))
+	case errors.As(err, &overflow):
+		return fmt.Sprintf("%s is too large or negative for %s", err.GetToken().Value, kindText(overflow.DstType))
+	}
+	return message
+}
+
+// kindText names what a key of the given type takes.
+func kindText(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration such as 30s"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Uint64:
+		return "a whole number"
+	case t.Kind() == reflect.Float64:
+		return "a number"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.String:
+		return "a text"
+	}
+	return "a group of keys"
 }
 
 // refuseFractions finds numbers with a fraction where the key takes a whole number: the YAML decoder drops the
@@ -86,20 +138,27 @@ func refuseFractions(text []byte, where string) error {
 	return walk("", tree)
 }
 
-// set applies "path=value". The value is YAML.
+// set applies "path=value". The value is YAML. A glob of models is set beside those that are set already.
 func set(d *sim.Deployment, assignment string) error {
 	path, value, ok := strings.Cut(assignment, "=")
 	if !ok {
 		return usagef("--set %s: want path=value, such as engine.block_size=32", assignment)
 	}
-	if !slices.Contains(configKeys(), path) && !strings.HasPrefix(path, "models.") {
+	if glob, ok := strings.CutPrefix(path, "models."); ok {
+		models := map[string]string{glob: value}
+		for known, what := range d.Models {
+			if known != glob {
+				models[known] = what
+			}
+		}
+		d.Models = models
+		return nil
+	}
+	if !slices.Contains(configKeys(), path) {
 		return usagef("--set %s: unknown key %q%s", assignment, path, suggestion(path, configKeys()))
 	}
 	var text strings.Builder
 	parts := strings.Split(path, ".")
-	if strings.HasPrefix(path, "models.") {
-		parts = []string{"models", strings.TrimPrefix(path, "models.")}
-	}
 	for i, part := range parts {
 		text.WriteString(strings.Repeat(" ", i) + fmt.Sprintf("%q:", part))
 		if i < len(parts)-1 {
@@ -110,10 +169,8 @@ func set(d *sim.Deployment, assignment string) error {
 		value = fmt.Sprintf("%q", value)
 	}
 	text.WriteString(" " + value + "\n")
-	if err := decode(d, []byte(text.String()), "--set "+assignment); err != nil {
-		return err
-	}
-	return nil
+	where := "--set " + assignment
+	return decode(d, []byte(text.String()), func(int, int) string { return where }, where)
 }
 
 // configKeys lists the paths of all keys of a deployment, in the order of the config.
@@ -156,7 +213,7 @@ func lastParts(paths []string) []string {
 func suggestion(name string, known []string) string {
 	best, at := "", 1+len(name)/3
 	for _, k := range known {
-		if d := distance(name, k); d <= at && (d < at || best == "") {
+		if d := models.EditDistance(name, k); d <= at && (d < at || best == "") {
 			best, at = k, d
 		}
 		if strings.HasSuffix(k, "."+name) {
@@ -167,25 +224,4 @@ func suggestion(name string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %q?", best)
-}
-
-// distance is the number of insertions, deletions and replacements between two names (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -34,6 +34,7 @@ var keyHelp = map[string]string{
 	"engine.gpu_memory_utilization":       "share of GPU memory that the engine takes; 0 is the version's default",
 	"engine.prefix_caching":               "keep freed KV blocks for reuse",
 	"engine.scheduling":                   "fcfs; sglang also lpm: waiting requests with the longest cached prefix first",
+	"engine.async_scheduling":             "schedule a step while the one before it runs, as vLLM does from 0.14: arrivals wait one step more",
 	"engine.admission":                    "vllm: a waiting request needs blocks for its whole prompt (full) or for its first chunk (chunk); empty is full",
 	"engine.kv_blocks":                    "KV blocks per rank: auto, a number, or a multiple of auto such as x0.5",
 	"router.policy":                       "round-robin, random, power-of-two, least-loaded, sticky or kv",

@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/agentsim/agentsim/sim"
@@ -108,6 +110,9 @@ with its tool calls and all its subagents.`,
 		SilenceErrors: true,
 	}
 	cobra.EnableCommandSorting = false
+	cobra.AddTemplateFunc("flags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(min(g.Width, 100)) })
+	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", "flags .LocalFlags",
+		".InheritedFlags.FlagUsages", "flags .InheritedFlags").Replace(root.UsageTemplate()))
 	root.SetVersionTemplate("agentsim {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -41,7 +41,7 @@ func (o output) prepare() error {
 }
 
 // write writes report.json, the resolved config of each run, and the predicted traces if asked for.
-func (o output) write(runs []*report.Run, b *batch) error {
+func (o output) write(rep *report.Report, b *batch) error {
 	if o.dir == "" {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (o output) write(runs []*report.Run, b *batch) error {
 		}
 	}
 	var text bytes.Buffer
-	if err := report.Write(&text, runs); err != nil {
+	if err := report.Write(&text, rep); err != nil {
 		return err
 	}
 	return writeFile(filepath.Join(o.dir, reportName), text.Bytes())

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +35,9 @@ type predict struct {
 	repeats  int
 	jobs     int
 
+	files   []string // the arguments
 	assumed []string
+	varied  []string // paths of the axes with several values
 }
 
 // shortFlag is a flag for a config path. With list it takes several values and makes an axis of the grid.
@@ -115,14 +119,17 @@ why; 130 interrupted.`,
 	f.BoolVar(&p.force, "force", false, "overwrite results in the output folder")
 	f.BoolVar(&p.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
 	f.BoolVar(&p.check, "check", false, "verify conservation laws at every event (slow)")
-	f.IntVar(&p.jobs, "jobs", runtime.GOMAXPROCS(0), "simulations at a time")
+	f.IntVar(&p.jobs, "jobs", 0, "simulations at a time (default: one per processor)")
 	return cmd
 }
 
 // run is the command.
 func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args []string) error {
-	if p.repeats < 1 || p.repeats > 1000 || p.jobs < 1 {
+	if p.repeats < 1 || p.repeats > 1000 || p.jobs < 0 {
 		return usagef("--repeats wants 1 to 1000, --jobs at least 1")
+	}
+	if p.jobs == 0 {
+		p.jobs = runtime.GOMAXPROCS(0)
 	}
 	if p.baseline != "" && p.baseline != "recorded" {
 		return usagef("--baseline %s: only \"recorded\" is known", p.baseline)
@@ -139,6 +146,7 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 	if err := out.prepare(); err != nil {
 		return err
 	}
+	p.files = args
 	capture, err := p.open(ctx, g, args)
 	if err != nil {
 		return err
@@ -245,6 +253,9 @@ func (p *predict) axes() ([]axis, error) {
 		p.assume("the policies round-robin, sticky and kv are compared (--router)")
 	}
 	for _, a := range axes {
+		if len(a.values) > 1 {
+			p.varied = append(p.varied, a.path)
+		}
 		if a.path == "router.policy" && len(a.values) > 1 && len(p.configs) == 0 && !given["workers"] {
 			p.sets = append([]string{"workers=2"}, p.sets...)
 			p.assume("2 workers (--workers)")
@@ -287,7 +298,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		if d.Model == "" {
 			p.assumeModel(capture, d)
 		}
-		tensor := d.Parallelism.Tensor
+		tensor, point := d.Parallelism.Tensor, p.point(d)
 		for r := range p.repeats {
 			seeded := *d
 			seeded.Seed += uint64(r)
@@ -298,7 +309,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			if tensor == 0 && r == 0 {
 				p.assume("tensor parallelism %d for %s on %s, the smallest that fits (--tp)", plan.Parallelism.Tensor, d.Model, d.GPU)
 			}
-			b.cells = append(b.cells, &cell{plan: plan, row: i})
+			b.cells = append(b.cells, &cell{plan: plan, row: i, axes: point})
 		}
 	}
 	b.rows = len(deployments)
@@ -310,9 +321,27 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 	return b, nil
 }
 
+// point is the values that a row has on the axes of the grid; none when rows come from several files, whose names
+// tell them apart.
+func (p *predict) point(d *sim.Deployment) []report.Axis {
+	if len(p.configs) > 1 {
+		return nil
+	}
+	var point []report.Axis
+	walkValues(reflect.ValueOf(*d), func(path string, v reflect.Value) {
+		if slices.Contains(p.varied, path) {
+			point = append(point, report.Axis{Key: path, Value: fmt.Sprint(v.Interface())})
+		}
+	})
+	return point
+}
+
 // unresolved says which row an error is of, unless the first row has it already.
 func (p *predict) unresolved(all []sim.Deployment, d *sim.Deployment, err error) error {
-	if d == &all[0] && len(p.configs) < 2 {
+	if len(p.configs) == 1 {
+		return usagef("%s: %w", p.configs[0], err)
+	}
+	if d == &all[0] && len(p.configs) == 0 {
 		return usagef("%w", err)
 	}
 	return usagef("deployment %q: %w", d.Name, err)
@@ -381,15 +410,14 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 		runs = append([]*report.Run{sim.Recorded(b.workloads[0].workload)}, runs...)
 	}
 	verdict := report.Judge(runs, b.evidence(p.baseline != ""))
-	if lost := b.capture.Read.LostRows; lost > 0 {
-		verdict.Trust = false
-		verdict.Reasons = append(verdict.Reasons, fmt.Sprintf("%d rows of the trace were lost", lost))
-	}
-	if err := out.write(runs, b); err != nil {
+	read := &b.capture.Read
+	rep := &report.Report{Version: version(), Runs: runs, Verdict: &verdict, Trace: &report.Trace{Format: b.capture.Format,
+		Files: p.files, Calls: int64(read.Calls), RowsLost: int64(read.LostRows), Duplicates: int64(read.Duplicates)}}
+	if err := out.write(rep, b); err != nil {
 		return err
 	}
 	if p.json {
-		if err := report.Write(g.Stdout, runs); err != nil {
+		if err := report.Write(g.Stdout, rep); err != nil {
 			return err
 		}
 	} else if err := p.print(g, runs, verdict); err != nil {
@@ -398,7 +426,7 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 	if err := b.failure(); err != nil {
 		return err
 	}
-	if !verdict.Trust {
+	if !verdict.Trusted {
 		code := exitUntrusted
 		if p.strict {
 			code = exitFailed

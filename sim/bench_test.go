@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/convert"
+	"github.com/agentsim/agentsim/trace/synth"
+)
+
+// BenchmarkTurns simulates short programs, 512 at a time on 64 workers behind the kv router, with a working set of 3
+// times the KV capacity. The time per turn should not depend on the number of turns.
+func BenchmarkTurns(b *testing.B) {
+	for _, turns := range []int{10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint(turns), func(b *testing.B) {
+			if turns > 100_000 && testing.Short() {
+				b.Skip("a million turns take 10 s")
+			}
+			c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: turns / 10, Seed: 1,
+				Set: []string{"turns=10", "output=40", "result=100"}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			d := Default()
+			d.Model, d.Workers, d.Engine.KVBlocks = "llama-3.1-8b", 64, "450"
+			d.Load.Mode, d.Load.Concurrency = "concurrency", 512
+			benchmarkRun(b, c, d, "turn")
+		})
+	}
+}
+
+// BenchmarkPlain simulates 20,000 requests of 512 prompt and 512 output tokens on 4 workers.
+func BenchmarkPlain(b *testing.B) {
+	c, err := synth.Generate("plain", synth.Options{Programs: 20_000, Seed: 1, Set: []string{"input=512", "output=512", "rate=40"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := Default()
+	d.Model, d.Workers, d.Router.Policy, d.Load.Mode = "qwen3-14b", 4, "least-loaded", "recorded"
+	benchmarkRun(b, c, d, "request")
+}
+
+// BenchmarkMooncake simulates the published conversation trace of 12,031 requests on 8 workers, in blocks of 512.
+func BenchmarkMooncake(b *testing.B) {
+	path := filepath.Join("..", "..", "shared", "traces", "mooncake", "conversation_trace.jsonl.gz")
+	if _, err := os.Stat(path); err != nil {
+		b.Skip("no shared traces beside the repository: ", err)
+	}
+	c, err := convert.Open(context.Background(), []string{path}, convert.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := Default()
+	d.Model, d.Workers, d.Router.Policy, d.Engine.BlockSize, d.Load.Mode = "qwen3-14b", 8, "round-robin", 512, "recorded"
+	benchmarkRun(b, c, d, "request")
+}
+
+// benchmarkRun times the simulation alone: not the reading, not the compiling.
+func benchmarkRun(b *testing.B, c *trace.Capture, d Deployment, unit string) {
+	b.Helper()
+	if err := c.Link(); err != nil {
+		b.Fatal(err)
+	}
+	w, err := c.Compile(trace.OutputsInferred)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := d.Resolve()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Run(context.Background(), w, p, Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(w.Calls)), "ns/"+unit)
+}

@@ -1,0 +1,138 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/clipperhouse/displaywidth"
+)
+
+// column is one column of the table: a name, and what is told of each run.
+type column struct {
+	head, unit string // the two lines above the values
+	name       string // what notes call it
+	metric     Metric
+	// compare adds the change against the baseline.
+	compare bool
+	// needless is the value that tells nothing when all runs have it: no preemptions, all in time. It is unknown for
+	// columns that are always shown.
+	needless Figure
+	dropped  bool // for want of room
+	cells    []cell
+}
+
+// cell is the text of a value and of its change against the baseline.
+type cell struct{ value, change string }
+
+// width is the width of the column as it stands, both parts of its cells aligned.
+func (c *column) width() int {
+	value, change := c.parts()
+	if change > 0 {
+		value += 1 + change
+	}
+	return max(value, displaywidth.String(c.head), displaywidth.String(c.unit))
+}
+
+func (c *column) parts() (value, change int) {
+	for _, cell := range c.cells {
+		value = max(value, displaywidth.String(cell.value))
+		if c.compare {
+			change = max(change, displaywidth.String(cell.change))
+		}
+	}
+	return value, change
+}
+
+// columnsFor returns the columns that tell something of at least one run, in order of display. Whichever metric a
+// verdict is about, its column is among them.
+func columnsFor(runs []*Run) []*column {
+	rate := &column{head: "programs", unit: "/h", name: "programs/h", metric: programsPerHour, compare: true}
+	switch Primary(runs, false).Name {
+	case requestsPerS.Name:
+		rate = &column{head: "requests", unit: "/s", name: "requests/s", metric: requestsPerS, compare: true}
+	case turnsPerMin.Name:
+		rate = &column{head: "turns", unit: "/min", name: "turns/min", metric: turnsPerMin, compare: true}
+	}
+	mean := meanTime(runs)
+	meanOf, _, _ := strings.Cut(strings.TrimPrefix(mean.Name, "mean "), " ")
+	all := []*column{
+		rate,
+		{head: "output", unit: "tok/s", name: "output tok/s", metric: outputTokensPerS, compare: true},
+		{head: "TTFT", unit: "p50", name: "TTFT p50", metric: ttftP50, compare: true},
+		{head: "TTFT", unit: "p99", name: "TTFT p99", metric: ttftP99, compare: true},
+		{head: "TPOT", unit: "p50", name: "TPOT p50", metric: tpotP50, compare: true},
+		{head: meanOf, unit: "mean", name: mean.Name, metric: mean, compare: true},
+		{head: "in", unit: "SLO", name: "in SLO", metric: inSLO, needless: Known(1)},
+		{head: "hit", unit: "rate", name: "hit rate", metric: hitRate},
+		{head: "wasted", unit: "prefill", name: "wasted prefill", metric: reprefillShare, needless: Known(0)},
+		{unit: "preempts", name: "preemptions", metric: preemptions, needless: Known(0)},
+	}
+	base := runs[Baseline(runs)]
+	var columns []*column
+	for _, c := range all {
+		if unit := c.metric.unit(runs); unit.name != "" {
+			c.unit += " " + unit.name
+		}
+		tells := false
+		c.cells = make([]cell, len(runs))
+		for i, r := range runs {
+			v := c.metric.Of(r)
+			tells = tells || v.Known && v != c.needless
+			c.cells[i].value = c.text(v, runs)
+			if b := c.metric.Of(base); r != base && v.Known && b.Known && sameWork(r, base) {
+				c.cells[i].change = change(v.Value, b.Value)
+			}
+		}
+		if tells {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
+
+// text prints a figure without its unit.
+func (c *column) text(f Figure, runs []*Run) string {
+	switch {
+	case !f.Known:
+		return "-"
+	case c.metric.share && f.Value < 1 && f.Value >= 0.995:
+		return ">99%"
+	case c.metric.share:
+		return percent(f.Value)
+	case c.metric.seconds:
+		return number(f.Value / c.metric.unit(runs).seconds)
+	}
+	return number(f.Value)
+}
+
+// doneColumn shows how many requests completed.
+func doneColumn(runs []*Run) *column {
+	c := &column{unit: "done"}
+	for _, r := range runs {
+		text := fmt.Sprintf("%d/%d", r.Requests.Completed, r.Requests.Total)
+		if r.Status == RunFailed {
+			text = r.Status
+		}
+		c.cells = append(c.cells, cell{value: text})
+	}
+	return c
+}
+
+// gpusColumn shows how many GPUs each run has; nil when all have the same.
+func gpusColumn(runs []*Run) *column {
+	c := &column{unit: "GPUs"}
+	differ, known := false, 0
+	for _, r := range runs {
+		text := "-"
+		if r.GPUs > 0 {
+			text = fmt.Sprint(r.GPUs)
+			differ = differ || known > 0 && r.GPUs != known
+			known = r.GPUs
+		}
+		c.cells = append(c.cells, cell{value: text})
+	}
+	if !differ {
+		return nil
+	}
+	return c
+}
