@@ -100,14 +100,14 @@ func TestTwoRequestsByHand(t *testing.T) {
 	}
 }
 
-// From version 0.14 on the step from 10 to 15 ms is scheduled at 0: b is in the next one, which takes 10 ms for its prompt
+// Scheduled ahead, the step from 10 to 15 ms is scheduled at 0: b is in the next one, which takes 10 ms for its prompt
 // and 5 ms for a's last token.
 func TestAsyncSchedulingByHand(t *testing.T) {
 	w := compile(t,
 		session("a", 100, trace.Turn{Input: 8, Output: 3, Start: 0, End: 30 * ms}),
 		session("b", 200, trace.Turn{Input: 6, Output: 2, Start: 4 * ms, End: 30 * ms}))
 	d := fixed()
-	d.Engine.Version = "0.14"
+	d.Engine.AsyncScheduling = true
 	want := [][3]time.Duration{{0, 10 * ms, 30 * ms}, {4 * ms, 30 * ms, 35 * ms}}
 	if d := cmp.Diff(want, times(mustRun(t, w, d))); d != "" {
 		t.Error(d)
