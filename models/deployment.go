@@ -17,16 +17,29 @@ type Deployment struct {
 	Weights DType // default: the model's own
 	KV      DType // default: bf16
 
-	BlockSize        int // tokens per KV block; default 16
+	// Engine is the serving engine, whose rule sizes the KV pool: "vllm" (the default), "sglang" or "trtllm".
+	Engine string
+	// EngineVersion is that of vLLM, for rules that changed between versions; default "0.19". The others have none.
+	EngineVersion string
+
+	BlockSize        int // tokens per KV block; default 16 (vllm), 1 (sglang) or 32 (trtllm)
 	MaxNumSeqs       int // default 256
 	MaxBatchedTokens int // tokens per step; default 8192
 	// MaxModelLen is the longest context that is served, in tokens; default: the model's own. It may be longer than
 	// that, since servers can be told to scale RoPE.
 	MaxModelLen int
-	// MemoryUtilization is the share of a GPU's memory that the engine may use; default 0.9, and 0.92 from vLLM 0.22.
+	// MemoryUtilization is vLLM's gpu_memory_utilization, the share of a GPU's memory that the engine may use (default
+	// 0.9, and 0.92 from version 0.22), SGLang's mem_fraction_static, the share for weights and KV (default: its rule),
+	// or TensorRT-LLM's free_gpu_memory_fraction, the share for KV of what weights and activations leave (default 0.9).
 	MemoryUtilization float64
-	EngineVersion     string // of vLLM; default "0.19"
 }
+
+// The engines that a Deployment can have.
+const (
+	EngineVLLM   = "vllm"
+	EngineSGLang = "sglang"
+	EngineTRTLLM = "trtllm"
+)
 
 // Parallelism is how a worker's GPUs share the model. Zero means 1.
 type Parallelism struct {
@@ -54,6 +67,10 @@ func (d Deployment) WithDefaults() Deployment {
 	orDefault(&d.Parallelism.Pipeline, 1)
 	orDefault(&d.Parallelism.Data, 1)
 	orDefault(&d.Parallelism.Expert, 1)
+	if d.Engine == "" {
+		d.Engine = EngineVLLM
+	}
+	orDefault(&d.BlockSize, map[string]int{EngineSGLang: 1, EngineTRTLLM: 32}[d.Engine])
 	orDefault(&d.BlockSize, 16)
 	orDefault(&d.MaxNumSeqs, 256)
 	orDefault(&d.MaxBatchedTokens, 8192)
@@ -66,16 +83,30 @@ func (d Deployment) WithDefaults() Deployment {
 	if d.KV == "" {
 		d.KV = BF16
 	}
-	if d.EngineVersion == "" {
+	if d.EngineVersion == "" && d.Engine == EngineVLLM {
 		d.EngineVersion = "0.19"
 	}
 	if d.MemoryUtilization == 0 {
-		d.MemoryUtilization = 0.9
-		if major, minor, err := parseVersion(d.EngineVersion); err == nil && (major > 0 || minor >= 22) {
-			d.MemoryUtilization = 0.92
-		}
+		d.MemoryUtilization = d.defaultUtilization()
 	}
 	return d
+}
+
+// defaultUtilization is the engine's own MemoryUtilization. Only SGLang's depends on other settings.
+func (d *Deployment) defaultUtilization() float64 {
+	switch {
+	case d.Engine == EngineSGLang && d.GPU != nil:
+		return d.sglangMemFraction()
+	case d.Engine == EngineVLLM && d.versionFrom(22):
+		return 0.92
+	}
+	return 0.9
+}
+
+// versionFrom tells whether vLLM is of version 0.minor or later.
+func (d *Deployment) versionFrom(minor int) bool {
+	major, n, err := parseVersion(d.EngineVersion)
+	return err == nil && (major > 0 || n >= minor)
 }
 
 // Validate reports the first setting that is out of range, or that the engine could not run, by its configuration key.
@@ -116,7 +147,12 @@ func (d *Deployment) validate() error {
 			return fmt.Errorf("%s is %d, want %d to %d", f.key, f.value, f.least, f.most)
 		}
 	}
-	if d.MaxBatchedTokens < d.MaxNumSeqs {
+	switch d.Engine {
+	case EngineVLLM, EngineSGLang, EngineTRTLLM:
+	default:
+		return fmt.Errorf("engine.kind is %q, want vllm, sglang or trtllm", d.Engine)
+	}
+	if d.Engine == EngineVLLM && d.MaxBatchedTokens < d.MaxNumSeqs {
 		return fmt.Errorf("engine.max_num_batched_tokens (%d) is less than engine.max_num_seqs (%d)", d.MaxBatchedTokens, d.MaxNumSeqs)
 	}
 	if !(d.MemoryUtilization > 0 && d.MemoryUtilization <= 1) {
@@ -128,8 +164,10 @@ func (d *Deployment) validate() error {
 	if err := d.KV.checkKV("dtype.kv"); err != nil {
 		return err
 	}
-	if _, _, err := parseVersion(d.EngineVersion); err != nil {
-		return err
+	if d.Engine == EngineVLLM {
+		if _, _, err := parseVersion(d.EngineVersion); err != nil {
+			return err
+		}
 	}
 	return d.validateSplit()
 }
@@ -169,10 +207,10 @@ func (d *Deployment) validateSplit() error {
 }
 
 // AsyncScheduling tells whether the engine schedules a step while the one before it runs: the default of vLLM from
-// 0.14 on (release notes of v0.14.0).
+// 0.14 on (release notes of v0.14.0), and of the others.
 func (d *Deployment) AsyncScheduling() bool {
-	major, minor, err := parseVersion(d.WithDefaults().EngineVersion)
-	return err == nil && (major > 0 || minor >= 14)
+	full := d.WithDefaults()
+	return full.Engine != EngineVLLM || full.versionFrom(14)
 }
 
 // parseVersion reads "0.19", "0.19.1" or "v0.19".

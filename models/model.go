@@ -40,6 +40,10 @@ type Model struct {
 	// TiedEmbeddings tells that the output head shares the embedding's weights.
 	TiedEmbeddings bool `yaml:"tied_embeddings"`
 
+	// VisionParams counts the parameters of encoders for other modalities, which stay bf16 and are split over tensor
+	// ranks. No step reads them: prompts are text.
+	VisionParams int64 `yaml:"vision_params"`
+
 	MLA    MLA    `yaml:"mla"`    // zero: multi-head or grouped-query attention
 	MoE    MoE    `yaml:"moe"`    // zero: every layer is dense
 	Window Window `yaml:"window"` // zero: no sliding windows
@@ -226,6 +230,9 @@ func (m *Model) validate() error {
 	}
 	if err := m.DType.checkWeights("dtype"); err != nil {
 		return err
+	}
+	if m.VisionParams < 0 || m.VisionParams > 1e12 {
+		return fmt.Errorf("vision_params is %d, want 0 to 1e12", m.VisionParams)
 	}
 	if n := m.sizeBound(); n > maxParams {
 		return fmt.Errorf("about %.1e parameters, want at most %.0e", n, maxParams)

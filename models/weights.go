@@ -80,10 +80,10 @@ func (m *Model) embeddings() int64 {
 // Params is the number of parameters, norms and biases left out.
 func (m *Model) Params() int64 {
 	s := m.shard(1, 1)
-	return s.attention + s.ffn + s.router + s.experts + m.embeddings()*s.embedding
+	return s.attention + s.ffn + s.router + s.experts + m.embeddings()*s.embedding + m.VisionParams
 }
 
-// ActiveParams is the number of parameters that one token uses, both vocabulary matrices included.
+// ActiveParams is the number of parameters that one text token uses, both vocabulary matrices included.
 func (m *Model) ActiveParams() int64 {
 	s := m.shard(1, 1)
 	return s.attention + s.ffn + s.router + m.activeExpertParams() + m.embeddings()*s.embedding
@@ -98,7 +98,7 @@ func (m *Model) activeExpertParams() int64 {
 // attention where the model says so.
 func (m *Model) WeightBytes(weights DType) int64 {
 	s := m.shard(1, 1)
-	return m.layerBytes(s, weights) + weights.bytes(s.experts) + BF16.bytes(m.embeddings()*s.embedding)
+	return m.layerBytes(s, weights) + weights.bytes(s.experts) + BF16.bytes(m.embeddings()*s.embedding+m.VisionParams)
 }
 
 // Summary is what a catalogue listing shows of a model.

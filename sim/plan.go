@@ -104,9 +104,7 @@ func (p *Plan) resolveHardware() error {
 		Weights: models.DType(p.DType.Weights), KV: models.DType(p.DType.KV),
 		BlockSize: p.Engine.BlockSize, MaxNumSeqs: min(p.Engine.MaxNumSeqs, p.Engine.MaxNumBatchedTokens), MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
 		MaxModelLen: p.Engine.MaxModelLen, MemoryUtilization: p.Engine.GPUMemoryUtilization,
-	}
-	if p.Engine.Kind == "vllm" {
-		h.EngineVersion = p.Engine.Version
+		Engine: p.Engine.Kind, EngineVersion: p.Engine.Version,
 	}
 	if h.Parallelism.Tensor == 0 {
 		tensor, err := h.SmallestTensor()
