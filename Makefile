@@ -30,6 +30,10 @@ bench: build
 	go test -run '^$$' -bench . -benchmem ./...
 	bench/run.sh $(BIN)
 
+## accuracy: how far predictions are from published measurements (../shared/ground-truth); writes the table into README.md
+accuracy:
+	go test ./accuracy -run '^TestAccuracy$$' -count=1 -v -update
+
 ## fuzz: every fuzz target for FUZZTIME (default 20s)
 FUZZTIME ?= 20s
 fuzz:
@@ -47,5 +51,5 @@ demo: build
 interop:
 	interop/run.sh
 
-.PHONY: help build test lint bench fuzz demo interop
+.PHONY: help build test lint bench accuracy fuzz demo interop
 .DEFAULT_GOAL := help
