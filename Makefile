@@ -31,6 +31,10 @@ bench: build
 	bench/run.sh $(BIN)
 	interop/run.sh
 
+## accuracy: how far predictions are from published measurements (../shared/ground-truth); writes the table into README.md
+accuracy:
+	go test ./accuracy -run '^TestAccuracy$$' -count=1 -v -update
+
 ## fuzz: every fuzz target for FUZZTIME (default 20s)
 FUZZTIME ?= 20s
 fuzz:
@@ -48,5 +52,5 @@ demo: build
 interop:
 	interop/run.sh
 
-.PHONY: help build test lint bench fuzz demo interop
+.PHONY: help build test lint bench accuracy fuzz demo interop
 .DEFAULT_GOAL := help

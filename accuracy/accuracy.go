@@ -85,12 +85,12 @@ func (c *Case) MoE() bool {
 	return err == nil && plan.Hardware.Model.MoE.Experts > 0
 }
 
-// Select keeps the cases of an engine kind, with experts or without, that fits and summaries rest on: those that stand
-// apart and, for a fit, those that waited for room are left out.
-func Select(cases []*Case, engine string, experts, queued bool) []*Case {
+// Select keeps the cases of an engine kind that a fit can rest on: neither those that stand apart nor those that waited
+// for room. Of dense and moe models one class may be left out.
+func Select(cases []*Case, engine string, dense, moe bool) []*Case {
 	var kept []*Case
 	for _, c := range cases {
-		if c.Deployment.Engine.Kind == engine && c.MoE() == experts && c.Apart == "" && (queued || !c.Queued) {
+		if c.Deployment.Engine.Kind == engine && c.Apart == "" && !c.Queued && (c.MoE() && moe || !c.MoE() && dense) {
 			kept = append(kept, c)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/gonum/mat"
@@ -323,6 +324,9 @@ func (s *search) polish(ctx context.Context) error {
 
 // result predicts with the values found and judges how well the data determine them.
 func (s *search) result(ctx context.Context) (*Fit, error) {
+	for i, v := range s.values { // four digits: more would claim what the data do not tell
+		s.values[i], _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	}
 	at, err := s.residuals(ctx, s.values)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,9 @@
 package accuracy
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -140,6 +142,40 @@ func (run *RequestRun) arrivals() *trace.Capture {
 	}
 	c.Read.Calls = len(run.Truth)
 	return c
+}
+
+// RequestErrors is how far a run is from its truth.
+type RequestErrors struct {
+	Name string
+	// E2E is the mean absolute relative error of requests' latencies, Bias the mean signed one.
+	E2E, Bias float64
+	// Running is the mean absolute difference of running requests at the logged seconds, as a share of their mean.
+	Running float64
+}
+
+// Compare simulates the run, with the host terms of a profile (nil: that of the deployment), and compares request by
+// request.
+func (run *RequestRun) Compare(ctx context.Context, profile *models.Profile) (RequestErrors, error) {
+	e := RequestErrors{Name: run.Name}
+	res, err := run.simulate(ctx, profile)
+	if err != nil {
+		return e, err
+	}
+	for i := range run.Truth {
+		q, p := &run.Truth[i], &res.Requests[i]
+		off := float64(p.End-p.Arrival)/float64(q.End-q.Arrival) - 1
+		e.E2E += math.Abs(off) / float64(len(run.Truth))
+		e.Bias += off / float64(len(run.Truth))
+	}
+	total := 0.0
+	for i, n := range run.Running {
+		e.Running += math.Abs(float64(runningAt(res.Requests, time.Duration(i+1)*time.Second)) - n)
+		total += n
+	}
+	if total > 0 {
+		e.Running /= total
+	}
+	return e, nil
 }
 
 // runningAt counts the requests that have their first token but not their last at a time.

@@ -117,7 +117,7 @@ func servingCase(r *row) (*Case, error) {
 	output := (1 + short) / 2 * float64(osl)
 	measured[E2E] = ttft + (output-1)*tpot
 	measured[Throughput] = closedLoop(output, measured)
-	c.Parts = []Part{{Measured: measured}}
+	c.Parts = []Part{{Name: "whole", Measured: measured}}
 	if clients >= 512 {
 		c.Apart = "tokens come faster than with an eighth of the clients: the batch is unknown"
 	}

@@ -17,12 +17,11 @@ import (
 
 // servingFit is the flags of calibrate serving.
 type servingFit struct {
-	engine, start, out string
-	experts            bool
-	fit, leaveOut      []string
-	pull, ttft         float64
-	profile            models.Profile
-	provenance         models.Provenance
+	engine, models, start, out string
+	fit, leaveOut              []string
+	pull, ttft                 float64
+	profile                    models.Profile
+	provenance                 models.Provenance
 }
 
 // leaveOutKeys are what calibrate serving can leave out.
@@ -52,7 +51,7 @@ Printed are each coefficient's share of TPOT and TTFT, how much of its effect no
 condition number, and the errors: of the fit, and of fits that leave out one model, tensor-parallel size or source. A
 coefficient of the host that the data do not tell from others is refused.`,
 		Example: `  agentsim calibrate serving h100_vllm.csv open-loop/ --name my-h100-vllm -o my-h100-vllm.yaml
-  agentsim calibrate serving h100_vllm.csv --experts --fit linear,layer_us,admission_us`,
+  agentsim calibrate serving h100_vllm.csv --models moe --fit linear,layer_us,admission_us`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("calibrate serving wants tables or folders of measurements")
@@ -63,7 +62,7 @@ coefficient of the host that the data do not tell from others is refused.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.engine, "engine", "vllm", "kind of engine whose rows are fitted")
-	f.BoolVar(&s.experts, "experts", false, "fit rows of models with experts instead of dense ones")
+	f.StringVar(&s.models, "models", "all", "which models: all, dense, or moe (with experts)")
 	f.StringVar(&s.start, "start", "physical", "profile to begin with; it keeps what is not fitted")
 	f.StringSliceVar(&s.fit, "fit", []string{"linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us",
 		"prefill_token_us", "admission_us"}, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
@@ -135,6 +134,9 @@ func (s *servingFit) run(ctx context.Context, g *Global, args []string) error {
 
 // fitter reads the data and the flags.
 func (s *servingFit) fitter(args []string) (*accuracy.Fitter, error) {
+	if s.models != "all" && s.models != "dense" && s.models != "moe" {
+		return nil, usagef("--models %s: want all, dense or moe", s.models)
+	}
 	for _, name := range s.leaveOut {
 		if leaveOutKey(name) == nil {
 			return nil, usagef("--leave-out %s: want model, tensor or source", name)
@@ -152,9 +154,9 @@ func (s *servingFit) fitter(args []string) (*accuracy.Fitter, error) {
 		}
 		cases = append(cases, more...)
 	}
-	cases = accuracy.Select(cases, s.engine, s.experts, false)
+	cases = accuracy.Select(cases, s.engine, s.models != "moe", s.models != "dense")
 	if len(cases) == 0 {
-		return nil, usagef("no rows of engine %s with experts %t in %s", s.engine, s.experts, strings.Join(args, ", "))
+		return nil, usagef("no rows of engine %s (models: %s) in %s", s.engine, s.models, strings.Join(args, ", "))
 	}
 	f := &accuracy.Fitter{Cases: cases, Start: *start, Free: s.fit, Pull: s.pull, TTFT: s.ttft}
 	f.Start.Name, f.Start.Fitted, f.Start.Errors, f.Start.Envelope = s.profile.Name, nil, nil, nil
