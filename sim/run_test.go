@@ -143,11 +143,11 @@ func TestClockAddsOverheads(t *testing.T) {
 	res := mustRun(t, w, d)
 	q := res.Requests[0]
 	routed := p.Cost.RequestDelay(512)
-	if want := 8*ms + 512*350; routed != want {
-		t.Errorf("routed after %v, want 8 ms + 512 · 0.35 µs = %v", routed, want)
+	if want := 7335*time.Microsecond + 512*350; routed != want {
+		t.Errorf("routed after %v, want 7.335 ms + 512 · 0.35 µs = %v", routed, want)
 	}
 	stats := res.Engines[0]
-	if want := routed + stats.Busy + 2*46*time.Microsecond; q.End != want || q.Admitted != routed || stats.Steps != 2 {
+	if want := routed + stats.Busy + 2*p.Cost.TokenDelay(); q.End != want || q.Admitted != routed || stats.Steps != 2 {
 		t.Errorf("admitted at %v and ended at %v after %d steps, want %v and %v after 2", q.Admitted, q.End, stats.Steps, routed, want)
 	}
 }
