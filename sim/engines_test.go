@@ -45,7 +45,7 @@ func TestEngineKinds(t *testing.T) {
 			}
 			evicted, preempted, hit, input := int64(0), int64(0), int64(0), int64(0)
 			for i := range first.Engines {
-				evicted += first.Evicted[i]
+				evicted += first.Engines[i].Evicted
 				preempted += first.Engines[i].Preemptions
 			}
 			for i := range first.Requests {

@@ -49,30 +49,40 @@ func describe(w *trace.Workload) report.Workload {
 	return d
 }
 
-// workers reports each engine. Utilizations are of its own KV blocks.
+// length is that of the measured window, or of the whole run.
+func (r *Result) length() time.Duration {
+	if r.Window != (report.Window{}) {
+		return r.Window.To - r.Window.From
+	}
+	return r.End
+}
+
+// workers reports each engine, in the measured window. Utilizations are of its own KV blocks.
 func (r *Result) workers() []report.Worker {
 	requests := make([]int64, len(r.Engines))
 	hits := make([]int64, len(r.Engines))
 	for i := range r.Requests {
-		if q := &r.Requests[i]; q.Worker >= 0 {
+		if q := &r.Requests[i]; q.Worker >= 0 && r.Window.Contains(q.Arrival) {
 			requests[q.Worker]++
 			hits[q.Worker] += int64(q.Hit)
 		}
 	}
 	workers := make([]report.Worker, len(r.Engines))
-	blocks := float64(r.Plan.Blocks)
+	blockSeconds := float64(r.Plan.Blocks) * r.length().Seconds()
 	for i := range r.Engines {
 		s := &r.Engines[i]
 		workers[i] = report.Worker{ID: int32(i), Requests: report.Known(requests[i]), BusyS: report.Seconds(s.Busy),
 			Steps: report.Known(s.Steps), PrefillTokens: report.Known(s.PrefillTokens), DecodeTokens: report.Known(s.DecodeTokens),
-			HitTokens: report.Known(hits[i]), Preemptions: report.Known(s.Preemptions), EvictedBlocks: report.Known(r.Evicted[i]),
-			PeakUtilization: report.Known(float64(s.PeakUsed) / blocks),
-			MeanUtilization: report.Known(s.UsedBlockSeconds / blocks / r.End.Seconds())}
+			HitTokens: report.Known(hits[i]), Preemptions: report.Known(s.Preemptions), EvictedBlocks: report.Known(s.Evicted),
+			PeakUtilization: report.Known(float64(s.PeakUsed) / float64(r.Plan.Blocks))}
+		if blockSeconds > 0 {
+			workers[i].MeanUtilization = report.Known(s.UsedBlockSeconds / blockSeconds)
+		}
 	}
 	return workers
 }
 
-// kv sums up the KV caches of all workers.
+// kv sums up the KV caches of all workers in the measured window.
 func (r *Result) kv() report.KV {
 	var busy, again time.Duration
 	var evicted int64
@@ -82,7 +92,7 @@ func (r *Result) kv() report.KV {
 		s := &r.Engines[i]
 		busy += s.Busy
 		again += s.Recompute
-		evicted += r.Evicted[i]
+		evicted += s.Evicted
 		used += s.UsedBlockSeconds
 		cached += s.CachedBlockSeconds
 		peak = max(peak, s.PeakUsed)
@@ -100,8 +110,8 @@ func (r *Result) kv() report.KV {
 		ResidentGiBS:    report.Known((used + cached) * gibPerBlock),
 		OutputBlocks:    &report.OutputBlocks{Known: out.Known, Inferred: out.Inferred, Unknown: out.Unknown},
 	}
-	if r.End > 0 {
-		kv.MeanUtilization = report.Known(used / blocks / r.End.Seconds() / float64(p.Ranks))
+	if length := r.length(); length > 0 {
+		kv.MeanUtilization = report.Known(used / blocks / length.Seconds() / float64(p.Ranks))
 	}
 	if busy > 0 {
 		kv.ReprefillTimeShare = report.Known(again.Seconds() / busy.Seconds())

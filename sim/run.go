@@ -36,10 +36,9 @@ type Result struct {
 	Requests []report.Request
 	Programs []report.Program
 	Gaps     *report.Gaps
-	Engines  []engine.Stats
-	// Evicted is the number of cached KV blocks that each engine took for other tokens.
-	Evicted []int64
-	// Window is the measured part, End when the last event happened.
+	// Engines is what each engine did in Window, from and to the end of the step in flight at its borders.
+	Engines []engine.Stats
+	// Window is the measured part, zero for the whole run; End is when the last event happened.
 	Window report.Window
 	End    time.Duration
 	// Dropped counts calls that the deployment does not serve, Uncalled those never sent because time was up.
@@ -90,7 +89,10 @@ type run struct {
 	cut      []*instance // programs that time was up for
 	// fruitless counts the programs that ended since a call was last served or set to a later time.
 	fruitless int
-	result    *Result
+	// borders are those of the window that are to come; passed counts, by engine, those that its steps have passed.
+	borders []time.Duration
+	passed  []int
+	result  *Result
 	// stop is when no more calls are sent; 0 for never.
 	stop time.Duration
 }
@@ -113,8 +115,13 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	if p.Load.Duration > 0 {
 		r.stop = p.Load.Warmup + p.Load.Duration
 		r.result.Window = report.Window{From: p.Load.Warmup, To: r.stop}
+		r.borders = []time.Duration{p.Load.Warmup, r.stop}
 	}
 	r.requests = make([]report.Request, 0, len(w.Calls))
+	r.passed, r.result.Engines = make([]int, p.Ranks), make([]engine.Stats, p.Ranks)
+	for i := range r.passed {
+		r.passBorders(i) // at 0 already where there is no warm-up
+	}
 	r.openDoors()
 	err = r.loop(ctx)
 	if err == nil && o.Check {
@@ -166,12 +173,19 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			return nil
 		}
+		if len(r.borders) > 0 {
+			at = min(at, r.borders[0])
+		}
 		if at < r.now {
 			return fmt.Errorf("the clock overflows after %v: times of the trace or of the load are too long", r.now)
 		}
 		r.now = at
 		for worker, due := r.due.next(); due == r.now; worker, due = r.due.next() {
 			r.endStep(worker)
+		}
+		if len(r.borders) > 0 && r.borders[0] == r.now {
+			r.borders = r.borders[1:]
+			r.cutSteps()
 		}
 		for !r.timeouts.empty() && r.timeouts.list[r.timeouts.head].at == r.now {
 			r.giveUp()
@@ -208,7 +222,7 @@ func (r *run) boundary() error {
 // endStep ends the steps of an engine and marks it for scheduling.
 func (r *run) endStep(worker int) {
 	e := r.engines[worker]
-	if e.Gaps = r.result.Gaps; !r.measured(r.now) {
+	if e.Gaps = r.result.Gaps; r.passed[worker] != 1 {
 		e.Gaps = nil
 	}
 	outcomes := e.EndStep()
@@ -232,12 +246,32 @@ func (r *run) endStep(worker int) {
 		}
 	}
 	r.publish(worker, r.now)
+	r.passBorders(worker)
 }
 
-// measured tells whether a time is in the measured window.
-func (r *run) measured(t time.Duration) bool {
+// cutSteps lets all engines pass a border of the window as soon as the step in flight ends.
+func (r *run) cutSteps() {
+	for worker, e := range r.engines {
+		if e.Next() == engine.Never {
+			r.passBorders(worker)
+		}
+		e.Cut(r.now)
+		r.touch(worker, r.now)
+	}
+}
+
+// passBorders takes an engine's stats when it is between steps and a border of the window is behind it.
+func (r *run) passBorders(worker int) {
 	w := r.result.Window
-	return w == report.Window{} || w.From <= t && t < w.To
+	e, passed := r.engines[worker], &r.passed[worker]
+	if *passed == 0 && r.now >= w.From {
+		*passed = 1
+		e.Restart(r.now)
+	}
+	if *passed == 1 && w != (report.Window{}) && r.now >= w.To {
+		*passed = 2
+		r.result.Engines[worker] = e.Close(r.now)
+	}
 }
 
 // scheduled notes admissions.
@@ -321,10 +355,10 @@ func (r *run) finish() *Result {
 		r.programs = append(r.programs, inst.record)
 	}
 	res.Requests, res.Programs, res.End = r.requests, r.programs, r.now
-	for _, e := range r.engines {
-		e.Close(r.now)
-		res.Engines = append(res.Engines, e.Stats)
-		res.Evicted = append(res.Evicted, e.Evicted())
+	for i, e := range r.engines {
+		if r.passed[i] == 1 { // the run ended first
+			res.Engines[i] = e.Close(r.now)
+		}
 	}
 	return res
 }

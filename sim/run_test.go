@@ -463,3 +463,27 @@ func TestNothingToServe(t *testing.T) {
 		t.Errorf("%d calls, %d of them rejected", len(res.Requests), res.TooLong.Calls)
 	}
 }
+
+// One call: a prefill of 10 ms, then 99 decodes of 5 ms. Of them 20 steps lie in the window from 100 to 200 ms, and
+// the same number in one whose borders, 2 ms later, are inside steps. It holds 2 blocks of 4 tokens at 10 ms and one
+// more from the steps that begin at 10, 30, 50 ms, so 7 blocks from 90, 8 from 110, and 12 from 190 ms on.
+func TestWindowOfEngines(t *testing.T) {
+	w := compile(t, session("a", 100, trace.Turn{Input: 8, Output: 100, Start: 0, End: time.Second}))
+	for _, warmup := range []time.Duration{100 * ms, 102 * ms} {
+		d := fixed()
+		d.Load.Warmup, d.Load.Duration = warmup, 100*ms
+		res := mustRun(t, w, d)
+		s := res.Engines[0]
+		if s.Steps != 20 || s.DecodeTokens != 20 || s.PrefillTokens != 0 || s.Busy != 100*ms || s.PeakUsed != 12 {
+			t.Errorf("window from %v: %+v", warmup, s)
+		}
+		run := res.Report(nil, nil)
+		if n := run.LatencyMs.ITL.Count; n != 20 {
+			t.Errorf("window from %v: %d gaps between tokens, want 20", warmup, n)
+		}
+		// Means of trapezoids from border to border: 7 or 8 blocks at first, 12 at last.
+		if mean := run.KV.MeanUtilization.Value * 1000; mean < 9 || mean > 11 {
+			t.Errorf("window from %v: %.3f blocks in use on average, want about 10", warmup, mean)
+		}
+	}
+}

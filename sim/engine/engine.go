@@ -130,6 +130,8 @@ type Stats struct {
 	PrefillTokens, DecodeTokens int64
 	Preemptions                 int64
 	PeakUsed                    int // blocks
+	// Evicted is the cached blocks taken for other tokens. Close fills it.
+	Evicted int64
 	// UsedBlockSeconds and CachedBlockSeconds integrate blocks in use, and free blocks that still hold tokens.
 	UsedBlockSeconds, CachedBlockSeconds float64
 }
@@ -320,8 +322,25 @@ func (e *Engine) integrate(now time.Duration, used float64) {
 	e.measured = now
 }
 
-// Close extends the integrals of Stats to the end of the run.
-func (e *Engine) Close(now time.Duration) { e.integrate(now, float64(e.kv.Used())) }
+// Cut ends the steps in flight with the one that runs now, so that Stats soon tells of all work up to now.
+func (e *Engine) Cut(now time.Duration) {
+	if e.busy {
+		e.truncate(now)
+	}
+}
+
+// Restart lets Stats begin anew at now, between steps.
+func (e *Engine) Restart(now time.Duration) {
+	e.Stats = Stats{PeakUsed: e.kv.Used()}
+	e.kv.Evicted, e.measured = 0, now
+}
+
+// Close extends the integrals of Stats to now, between steps, and returns Stats.
+func (e *Engine) Close(now time.Duration) Stats {
+	e.integrate(now, float64(e.kv.Used()))
+	e.Stats.Evicted = e.kv.Evicted
+	return e.Stats
+}
 
 // endPrefill emits the first token of a request, or the next one after a preemption, and starts its decode.
 func (e *Engine) endPrefill(r *Request, now time.Duration) {

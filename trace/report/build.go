@@ -48,7 +48,8 @@ type Program struct {
 // Window is the measured part of a run, From ≤ t < To. The zero Window is the whole run.
 type Window struct{ From, To time.Duration }
 
-func (w Window) contains(t time.Duration) bool {
+// Contains tells whether a time is in the window.
+func (w Window) Contains(t time.Duration) bool {
 	return w == Window{} || w.From <= t && t < w.To
 }
 

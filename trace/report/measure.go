@@ -14,10 +14,10 @@ func measure(in Input, window Window) (Measures, samples) {
 			first = r.Arrival
 		}
 		last = max(last, r.Arrival, r.End)
-		if r.Status == Completed && window.contains(r.End) {
+		if r.Status == Completed && window.Contains(r.End) {
 			done.addRequest(r, in.SLO)
 		}
-		if window.contains(r.Arrival) {
+		if window.Contains(r.Arrival) {
 			m.Requests.add(r.Status)
 			if r.Status == Completed {
 				s.add(r)
@@ -26,7 +26,7 @@ func measure(in Input, window Window) (Measures, samples) {
 	}
 	m.LatencyMs = s.latency()
 	for i := range in.Programs {
-		if p := &in.Programs[i]; p.Completed && window.contains(p.Last) {
+		if p := &in.Programs[i]; p.Completed && window.Contains(p.Last) {
 			done.addProgram(p, in.SLO)
 		}
 	}
@@ -174,7 +174,7 @@ func measurePrograms(programs []Program, window Window) ProgramMeasures {
 	}
 	for i := range programs {
 		p := &programs[i]
-		if !window.contains(p.First) {
+		if !window.Contains(p.First) {
 			continue
 		}
 		m.Total++
@@ -227,7 +227,7 @@ func fillReuse(run *Run, requests []Request, window Window) {
 	var counted, unknown, engine int64
 	for i := range requests {
 		r := &requests[i]
-		if !window.contains(r.Arrival) {
+		if !window.Contains(r.Arrival) {
 			continue
 		}
 		// Only an admitted request can hit. Recordings tell of no admission, but of completion.

@@ -134,6 +134,9 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 	if p.baseline != "" && p.baseline != "recorded" {
 		return usagef("--baseline %s: only \"recorded\" is known", p.baseline)
 	}
+	if p.profile == "" && (cmd.Flags().Changed("programs") || len(p.params) > 0) {
+		return usagef("--programs and --profile-set go with --profile; --set load.programs=N runs N programs of a trace")
+	}
 	if p.traces && p.outDir == "" {
 		return usagef("--traces needs an output folder: -o DIR")
 	}
