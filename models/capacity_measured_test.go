@@ -136,3 +136,17 @@ func TestMeasuredActivations(t *testing.T) {
 		}
 	}
 }
+
+// TestMeasuredSGLang: vLLM issue 21348 reports 367,404 tokens for Qwen3-235B in fp8 on four H100 with a fraction of 0.93.
+// The buffers of tensor parallelism were taken from this launch.
+func TestMeasuredSGLang(t *testing.T) {
+	d := Deployment{Model: lookup(t, "qwen3-235b-a22b"), GPU: gpu(t, "h100-sxm"), Weights: FP8, Engine: EngineSGLang,
+		Parallelism: Parallelism{Tensor: 4}, MemoryUtilization: 0.93}
+	c, err := d.Capacity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(float64(c.Tokens)/367_404-1) > 0.02 {
+		t.Errorf("%d tokens, measured 367404", c.Tokens)
+	}
+}

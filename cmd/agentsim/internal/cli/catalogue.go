@@ -26,7 +26,7 @@ Weights are in the model's own number format, KV in bf16; both for the whole mod
 		RunE: func(*cobra.Command, []string) error { return listModels(g, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(newModelsShow(g))
+	cmd.AddCommand(newModelsShow(g), newModelsFromVLLM(g), newModelsFromSGLang(g))
 	return cmd
 }
 

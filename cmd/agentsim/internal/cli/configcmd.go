@@ -31,7 +31,7 @@ var keyHelp = map[string]string{
 	"engine.max_prefill_tokens":           "sglang: most prompt tokens of a step, but for its first request; 0 is 16384",
 	"engine.schedule_conservativeness":    "sglang: scales the output that is reserved for before a request is admitted; 0 is 1",
 	"engine.max_model_len":                "longest request in tokens; 0 is the model's own",
-	"engine.gpu_memory_utilization":       "share of GPU memory that the engine takes; 0 is the version's default",
+	"engine.gpu_memory_utilization":       "share of GPU memory that the engine takes, for sglang mem_fraction_static, for trtllm free_gpu_memory_fraction; 0 is the engine's default",
 	"engine.prefix_caching":               "keep freed KV blocks for reuse",
 	"engine.scheduling":                   "fcfs; sglang also lpm: waiting requests with the longest cached prefix first",
 	"engine.async_scheduling":             "schedule a step while the one before it runs, as vLLM does from 0.14: arrivals wait one step more",
