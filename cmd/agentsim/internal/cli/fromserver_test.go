@@ -66,7 +66,7 @@ func checkWritten(t *testing.T, c *serverConfig) {
 		return
 	}
 	d := sim.Default()
-	if err := decode(&d, text.Bytes(), "the config"); err != nil {
+	if err := decode(&d, text.Bytes(), func(int, int) string { return "the config" }, "the config"); err != nil {
 		t.Fatalf("%v in\n%s", err, text.String())
 	}
 	if _, err := d.Resolve(); err != nil {

@@ -165,7 +165,8 @@ func (c *serverConfig) write(w, notes io.Writer) error {
 	}
 	text := c.yaml()
 	d := sim.Default()
-	if err := decode(&d, []byte(text), "the config"); err != nil {
+	const what = "the config"
+	if err := decode(&d, []byte(text), func(line, _ int) string { return fmt.Sprintf("%s, line %d", what, line) }, what); err != nil {
 		return err
 	}
 	plan, err := d.Resolve()
