@@ -97,10 +97,7 @@ func (b *batch) run(ctx context.Context, g *Global) error {
 		return err
 	}
 	tasks := b.tasks()
-	total := 0
-	for range tasks {
-		total += len(b.workloads[0].workload.Calls)
-	}
+	total := len(tasks) * len(b.workloads[0].workload.Calls)
 	var done atomic.Int64
 	b.options.Progress = &done
 	stop := showProgress(g, &done, total)

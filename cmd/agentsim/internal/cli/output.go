@@ -130,5 +130,3 @@ func unique(name string, taken map[string]bool) string {
 	taken[n] = true
 	return n
 }
-
-func baseName(path string) string { return filepath.Base(path) }

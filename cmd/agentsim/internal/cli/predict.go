@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -185,7 +186,7 @@ func (p *predict) deployments() ([]sim.Deployment, error) {
 			return nil, err
 		}
 		if d.Name == "" && len(p.configs) > 1 {
-			d.Name = strings.TrimSuffix(strings.TrimSuffix(baseName(file), ".yaml"), ".yml")
+			d.Name = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".yaml"), ".yml")
 		}
 		bases = append(bases, d)
 	}
@@ -353,12 +354,9 @@ func (p *predict) unresolved(all []sim.Deployment, d *sim.Deployment, err error)
 // assume notes an assumption once.
 func (p *predict) assume(format string, args ...any) {
 	a := fmt.Sprintf(format, args...)
-	for _, old := range p.assumed {
-		if old == a {
-			return
-		}
+	if !slices.Contains(p.assumed, a) {
+		p.assumed = append(p.assumed, a)
 	}
-	p.assumed = append(p.assumed, a)
 }
 
 // assumeLoad chooses arrivals: as recorded where the trace has one clock, else as many programs at a time as keep
@@ -387,23 +385,17 @@ func (p *predict) assumeModel(c *trace.Capture, d *sim.Deployment) {
 				continue
 			}
 			name := t.Model[strings.LastIndex(t.Model, "/")+1:]
-			if stem, ok := strings.CutSuffix(strings.ToLower(name), "-fp8"); ok && knownModel(stem) {
-				d.Model, d.DType.Weights = stem, "fp8"
-			} else if knownModel(name) {
-				d.Model = name
-			} else {
+			model, weights, err := models.LookupCheckpoint(name)
+			if err != nil || !slices.Contains(models.Models(), model.Name) { // a trace never names a config file
 				return
+			}
+			if d.Model = name; weights != "" {
+				d.Model, d.DType.Weights = model.Name, string(weights)
 			}
 			p.assume("model %s, as the trace names it (--model)", t.Model)
 			return
 		}
 	}
-}
-
-// knownModel tells whether the catalogue has a model. Names from a trace are never taken as paths.
-func knownModel(name string) bool {
-	_, err := models.Lookup(name)
-	return err == nil && !strings.ContainsAny(name, "/\\") && !strings.HasSuffix(name, ".json")
 }
 
 // finish prints and writes the results.
