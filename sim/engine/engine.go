@@ -55,6 +55,9 @@ type Options struct {
 	// Async schedules a step when the one before it begins (vLLM: async_scheduling, the default from 0.14), so that a
 	// request that arrives during a step misses the next one as well. With nothing running it is taken at once.
 	Async bool
+	// Ranked lets waiting requests go in order of Rank, and takes blocks from the running one that is last in it (vLLM:
+	// scheduling policy priority).
+	Ranked bool
 	// Worker numbers the engine in the history that engines share.
 	Worker int
 }
@@ -92,8 +95,10 @@ type Engine struct {
 	history *History
 
 	waiting, running list
-	coming           list  // arrived too late for the step to be scheduled next
-	order            int64 // numbers admissions
+	ranking          ranking // of waiting, when Ranked
+	coming           list    // arrived too late for the step to be scheduled next
+	arrivals         int64   // numbers arrivals
+	order            int64   // numbers admissions
 	partial          *Request
 	finish           finishHeap
 	needs            []int32 // decodes that take a block in steps of each residue
@@ -107,6 +112,9 @@ type Engine struct {
 	// Of the decodes, those in joined began after the last step that generated, which ended at decoded.
 	decoded time.Duration
 	joined  []*Request
+	// Decodes in stalled sit out the step in flight; sat tells that some did the one before.
+	stalled []*Request
+	sat     bool
 
 	// The steps in flight: steps of them from step kv.Step on, in which decodes generate. The first takes first, each
 	// further one slope more. They begin at start plus frac/65536 ns.
@@ -183,7 +191,9 @@ func (e *Engine) Fits(input, output int32) bool { return e.style.fits(input, out
 
 // Enqueue adds a request that Fits. It joins the step after the one in flight. The caller asks Next again.
 func (e *Engine) Enqueue(now time.Duration, r *Request) {
-	r.state, r.target, r.table.Path, r.table.Class = waiting, r.Input, r.Path, kvcache.Normal
+	r.target, r.table.Path, r.table.Class = r.Input, r.Path, kvcache.Normal
+	e.arrivals++
+	r.arrival = e.arrivals
 	if r.limit = r.Output; r.MaxOutput > r.limit && e.style.fits(r.Input, r.MaxOutput) {
 		r.limit = r.MaxOutput
 	}
@@ -195,7 +205,7 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 		}
 		return
 	}
-	e.waiting.pushBack(r)
+	e.wait(r)
 	if e.busy && e.style.admits() {
 		e.truncate(now)
 	}
@@ -208,13 +218,13 @@ func (e *Engine) Cancel(now time.Duration, r *Request) {
 		e.coming.remove(r)
 		r.state = idle
 	case waiting:
-		e.waiting.remove(r)
+		e.leaveWaiting(r)
 		r.state = idle
 		e.style.freed()
 		if e.busy {
 			e.truncate(now)
 		}
-	case prefilling, decoding:
+	case prefilling, decoding, stalled:
 		e.aborts = append(e.aborts, r)
 		e.truncate(now)
 	}
@@ -358,11 +368,16 @@ func (e *Engine) endPrefill(r *Request, now time.Duration) {
 		e.end(r)
 		return
 	}
+	e.beginDecode(r, r.target)
+}
+
+// beginDecode adds a request with so many tokens computed to the decodes.
+func (e *Engine) beginDecode(r *Request, tokens int32) {
 	step := e.kv.Step
 	r.state = decoding
-	r.base = int64(r.target) - step
+	r.base = int64(tokens) - step
 	r.last = step + int64(r.Output-r.generated)
-	e.cache.StartDecode(&r.table, r.target)
+	e.cache.StartDecode(&r.table, tokens)
 	heap.Push(&e.finish, r)
 	e.baseSum += r.base
 	e.needs[e.residue(r)]++

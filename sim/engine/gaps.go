@@ -13,7 +13,7 @@ func (e *Engine) countGaps(now time.Duration) {
 		return
 	}
 	from := int64(0)
-	if e.decoded < e.start && e.Style == SGLang {
+	if e.sat || e.decoded < e.start && e.Style == SGLang {
 		e.countWaits()
 		from = 1
 	}
@@ -34,7 +34,7 @@ func (e *Engine) countGaps(now time.Duration) {
 	}
 }
 
-// countWaits adds the gaps before the first tokens that decodes generate after steps of prefills alone.
+// countWaits adds the gaps before the first tokens that decodes generate after steps in which all or some had no part.
 func (e *Engine) countWaits() {
 	if e.Gaps == nil {
 		return

@@ -40,6 +40,7 @@ type job struct {
 	high      int32
 	last      time.Duration // of the latest token
 	done      bool
+	number    int   // of its arrival
 	most      int32 // output tokens to reserve for
 
 	// Under SGLang: the node in which its tokens in the tree end, the blocks of these, and all that it has.
@@ -69,11 +70,26 @@ func (o *walker) enqueue(now time.Duration, r *Request, fits func(input, output 
 		j.most = r.MaxOutput
 	}
 	o.jobs[r] = j
+	j.number = len(o.jobs)
 	if o.Async && len(o.running) > 0 && (o.busy || o.end == now) {
 		o.coming = append(o.coming, j)
 		return
 	}
-	o.waiting = append(o.waiting, j)
+	o.wait(j)
+}
+
+// wait puts a request behind the others, or where its rank belongs.
+func (o *walker) wait(j *job) {
+	i := len(o.waiting)
+	for o.Ranked && i > 0 && o.behind(o.waiting[i-1], j) {
+		i--
+	}
+	o.waiting = slices.Insert(o.waiting, i, j)
+}
+
+// behind tells whether a is behind b in rank, then arrival.
+func (o *walker) behind(a, b *job) bool {
+	return a.Rank > b.Rank || a.Rank == b.Rank && a.number > b.number
 }
 
 func (o *walker) Cancel(now time.Duration, r *Request) {
@@ -250,7 +266,9 @@ func (o *oracle) Schedule(now time.Duration) ([]Outcome, error) {
 		more, preempted := o.scheduleStep(now)
 		outcomes = append(outcomes, more...)
 		again = preempted || len(o.coming) > 0
-		o.waiting = append(o.waiting, o.coming...)
+		for _, j := range o.coming {
+			o.wait(j)
+		}
 		o.coming = nil
 	}
 	if len(o.scheduled) == 0 {
@@ -289,8 +307,28 @@ running:
 		n := min(j.tokens()-j.computed, budget)
 		for !o.pool.grow(&j.blocks, j.computed+n) {
 			victim := o.running[len(o.running)-1]
+			if o.Ranked {
+				victim = slices.MaxFunc(o.running, func(a, b *job) int {
+					if o.behind(a, b) {
+						return 1
+					}
+					return -1
+				})
+			}
+			if k := slices.Index(o.scheduled, victim); k >= 0 { // a decode: it gives its token back
+				o.scheduled = slices.Delete(o.scheduled, k, k+1)
+				victim.computed--
+				victim.chunk = 0
+				o.stats.DecodeTokens--
+				budget++
+				i--
+			}
 			o.leaves(victim)
-			o.waiting = slices.Insert(o.waiting, 0, victim)
+			if o.Ranked {
+				o.wait(victim)
+			} else {
+				o.waiting = slices.Insert(o.waiting, 0, victim)
+			}
 			outcomes = append(outcomes, o.preempted(victim))
 			preempted = true
 			if victim == j {

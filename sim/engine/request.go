@@ -22,6 +22,8 @@ type Request struct {
 	// History is the number of leading tokens that were computed before the run began: what a session had when the
 	// capture of it began. They become resident when the request is first tried.
 	History int32
+	// Rank orders waiting requests where the engine is Ranked: the lowest first. vLLM's priority is a rank.
+	Rank int64
 
 	// Admitted is when the request was first scheduled.
 	Admitted time.Duration
@@ -35,8 +37,9 @@ type Request struct {
 	// Preemptions counts how often the request lost its blocks.
 	Preemptions int32
 
-	table kvcache.Table
-	state state
+	table   kvcache.Table
+	state   state
+	arrival int64 // number of its arrival
 	// target is the number of tokens to prefill: the prompt, and after a preemption what had been generated.
 	target int32
 	limit  int32 // MaxOutput, within its bounds
@@ -72,6 +75,7 @@ const (
 	waiting
 	prefilling
 	decoding
+	stalled // decoding, but not in the step in flight
 )
 
 // list is a queue of requests in order.
@@ -99,6 +103,18 @@ func (l *list) pushFront(r *Request) {
 		l.head.prev = r
 	}
 	l.head = r
+	l.size++
+}
+
+// insert puts r before next, which is in the list.
+func (l *list) insert(r, next *Request) {
+	r.prev, r.next = next.prev, next
+	if next.prev == nil {
+		l.head = r
+	} else {
+		next.prev.next = r
+	}
+	next.prev = r
 	l.size++
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsim/agentsim/models"
@@ -59,14 +60,13 @@ func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 func (e *Engine) welcome() {
 	for r := e.coming.head; r != nil; r = e.coming.head {
 		e.coming.remove(r)
-		r.state = waiting
-		e.waiting.pushBack(r)
+		e.wait(r)
 	}
 }
 
 // begin moves a waiting request to the running ones. Its first computed tokens are cached, cached blocks in all.
 func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
-	e.waiting.remove(r)
+	e.leaveWaiting(r)
 	e.running.pushBack(r)
 	e.order++
 	r.table.Order, r.state = e.order, prefilling
@@ -86,15 +86,13 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 }
 
 // evacuate takes all blocks from a running request and makes it wait again, in no queue yet. What it has generated
-// becomes part of what it prefills next.
-func (e *Engine) evacuate(r *Request, now time.Duration) {
+// becomes part of what it prefills next. The last undone of its tokens are those of the step that it is taken out of.
+func (e *Engine) evacuate(r *Request, now time.Duration, undone int32) {
 	if r.state == decoding {
-		r.computed = int32(r.base + e.kv.Step)
-		r.generated = r.computed - r.Input + 1
-		heap.Remove(&e.finish, r.heap)
-		e.leaveDecode(r)
+		e.pauseDecode(r)
+		r.computed -= undone
+		r.generated -= undone
 		r.target = r.Input + r.generated
-		r.lastToken = max(r.lastToken, e.decoded)
 	} else {
 		e.partial = nil
 	}
@@ -105,6 +103,17 @@ func (e *Engine) evacuate(r *Request, now time.Duration) {
 	r.Preemptions++
 	e.Stats.Preemptions++
 	e.outcomes = append(e.outcomes, Outcome{r, Preempted})
+}
+
+// pauseDecode takes a decoding request out of the decodes and notes how far it is.
+func (e *Engine) pauseDecode(r *Request) {
+	r.computed = int32(r.base + e.kv.Step)
+	r.generated = r.computed - r.Input + 1
+	heap.Remove(&e.finish, r.heap)
+	e.leaveDecode(r)
+	if !slices.Contains(e.joined, r) {
+		r.lastToken = e.decoded
+	}
 }
 
 // addChunk adds the next chunk tokens of a prefill to the step, whose blocks the request has, and returns chunk.
@@ -209,6 +218,7 @@ func (e *Engine) removeAborted() {
 			if e.partial == r {
 				e.partial = nil
 			}
+		case stalled:
 		default: // it finished meanwhile
 			continue
 		}

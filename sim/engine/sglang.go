@@ -158,8 +158,8 @@ func (g *sglang) retract(now time.Duration, residue int64) {
 	for enough := false; !enough && len(batch) > 1; enough = g.kv.Fresh() >= int(g.needs[residue]) {
 		victim := batch[len(batch)-1]
 		batch = batch[:len(batch)-1]
-		g.evacuate(victim, now)
-		g.waiting.pushBack(victim)
+		g.evacuate(victim, now, 0)
+		g.wait(victim)
 		g.tree.Evict(int(g.needs[residue]))
 	}
 	output, most := int64(0), int64(0)

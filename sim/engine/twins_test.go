@@ -41,6 +41,7 @@ type arrival struct {
 	path          []trace.Span
 	input, output int32
 	maxOutput     int32
+	rank          int64
 	cancel        time.Duration // Never: its client waits
 }
 
@@ -99,7 +100,7 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 	var events []event
 	var r run
 	for i, a := range w.requests {
-		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput})
+		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank})
 		events = append(events, event{a.at, 0, i})
 		if a.cancel != Never {
 			events = append(events, event{max(a.cancel, a.at), 1, i})
@@ -306,6 +307,11 @@ func randomWorkload(seed uint64) *workload {
 		w.Style = TRTLLM
 	}
 	w.addRequests(r, int32(w.kv.Blocks)-w.StateBlocks, 6)
+	if w.Ranked = w.Style == VLLM && seed%4 < 2; w.Ranked {
+		for i := range w.requests {
+			w.requests[i].rank = int64(seed>>2+uint64(i)*7) % 3
+		}
+	}
 	return w
 }
 

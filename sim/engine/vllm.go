@@ -11,7 +11,8 @@ import (
 // vllm is the scheduler of vLLM V1, version 0.19 (vllm/v1/core/sched/scheduler.py): running requests first, in the order
 // of their admission; then waiting ones first come first served while tokens of the step's budget are left; prompts in
 // chunks; a running request that gets no block preempts the last running one, which loses its blocks and goes to the
-// front of the waiting ones. With the policy of TensorRT-LLM none is ever preempted: see promised.
+// front of the waiting ones. An engine that is Ranked admits and preempts in order of rank instead. With the policy of
+// TensorRT-LLM none is ever preempted: see promised.
 type vllm struct {
 	*Engine
 	pool    *kvcache.Pool
@@ -50,25 +51,34 @@ func (v *vllm) spare() int        { return 0 }
 
 // fill fills one step: decodes, the request whose prompt is half computed, then waiting requests.
 func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
+	v.resume()
 	step := v.kv.Step + 1
 	need := int(v.needs[step%int64(len(v.needs))])
-	preempted := false
+	preempted, stalled := false, false
 	if need <= v.kv.Free() {
 		v.pool.Take(need)
 		v.kv.Step = step
 	} else {
-		preempted = v.crowdedDecodes(now, step)
+		preempted, stalled = v.crowdedDecodes(now, step)
 	}
 	batch := models.Batch{Decodes: len(v.finish)}
 	budget := v.MaxBatchedTokens - batch.Decodes
-	if r := v.partial; r != nil {
+	if r := v.partial; r != nil && !stalled {
 		chunk := min(r.target-r.computed, int32(budget))
-		if v.pool.Grow(&r.table, r.computed+chunk) {
+		for !v.pool.Grow(&r.table, r.computed+chunk) {
+			preempted = true
+			if victim := v.victim(); victim != r {
+				v.preempt(victim, now, 1)
+				batch.Decodes--
+				budget++
+				continue
+			}
+			v.preempt(r, now, 0)
+			break
+		}
+		if r.state == prefilling {
 			budget -= v.addChunk(&batch, r, chunk)
 			v.blocked = false
-		} else { // it is the last running request, so it is its own victim
-			v.preempt(r, now)
-			preempted = true
 		}
 	}
 	if preempted && v.noEvict {
@@ -86,32 +96,43 @@ func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 }
 
 // crowdedDecodes gives decodes their blocks when there are too few, request by request in running order, preempting
-// from the other end.
-func (v *vllm) crowdedDecodes(now time.Duration, step int64) bool {
-	preempted := false
-	for r := v.running.head; r != nil; r = r.next {
+// others. When the victim is the request itself, those behind it sit the step out.
+func (v *vllm) crowdedDecodes(now time.Duration, step int64) (preempted, stalled bool) {
+	for r := v.running.head; r != nil && !stalled; r = r.next {
 		if r.state != decoding || step%int64(len(v.needs)) != v.residue(r) {
 			continue
 		}
-		for v.kv.Free() == 0 {
-			victim := v.running.tail
-			v.preempt(victim, now)
-			preempted = true
-			if victim == r {
-				v.kv.Step = step
-				return true
+		behind := r.next
+		for v.kv.Free() == 0 && !stalled {
+			victim := v.victim()
+			if victim.state == decoding && victim.table.Order < r.table.Order {
+				v.pool.Ahead(&victim.table) // it has its place in the step already
 			}
+			if behind == victim {
+				behind = victim.next
+			}
+			v.preempt(victim, now, 0)
+			preempted, stalled = true, victim == r
+		}
+		if stalled {
+			v.stall(behind)
+			break
 		}
 		v.pool.Take(1)
 	}
 	v.kv.Step = step
-	return preempted
+	return preempted, stalled
 }
 
-// preempt takes the blocks from the last running request and puts it to the front of the waiting ones.
-func (v *vllm) preempt(r *Request, now time.Duration) {
-	v.evacuate(r, now)
-	v.waiting.pushFront(r)
+// preempt takes the blocks from a running request and puts it among the waiting ones: to their front, or where its rank
+// belongs. Of its tokens the last undone are those of the step that it is taken out of.
+func (v *vllm) preempt(r *Request, now time.Duration, undone int32) {
+	v.evacuate(r, now, undone)
+	if v.Ranked {
+		v.wait(r)
+	} else {
+		v.waiting.pushFront(r)
+	}
 	v.blocked = false
 }
 

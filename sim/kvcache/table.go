@@ -256,6 +256,16 @@ func (p *Pool) leave(w *Table, n *node) {
 	}
 }
 
+// Ahead counts the token of step Step+1 of a decoding table as there: it was scheduled before the others'.
+func (p *Pool) Ahead(t *Table) {
+	for i := t.span; i < len(t.Path) && p.PrefixCaching; i++ {
+		if n := p.nodes[t.Path[i].Key]; n != nil && len(n.writers) > 0 {
+			p.sync(n)
+		}
+	}
+	t.base++
+}
+
 // StopDecode ends the growth that StartDecode began, at the present step.
 func (p *Pool) StopDecode(t *Table) {
 	if !t.decoding {
