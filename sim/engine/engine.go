@@ -191,7 +191,7 @@ func (e *Engine) Fits(input, output int32) bool { return e.style.fits(input, out
 
 // Enqueue adds a request that Fits. It joins the step after the one in flight. The caller asks Next again.
 func (e *Engine) Enqueue(now time.Duration, r *Request) {
-	r.target, r.table.Path, r.table.Class = r.Input, r.Path, kvcache.Normal
+	r.target, r.table.Path, r.table.Class, r.table.Priority = r.Input, r.Path, kvcache.Normal, r.Priority
 	e.arrivals++
 	r.arrival = e.arrivals
 	if r.limit = r.Output; r.MaxOutput > r.limit && e.style.fits(r.Input, r.MaxOutput) {

@@ -24,6 +24,8 @@ type Request struct {
 	History int32
 	// Rank orders waiting requests where the engine is Ranked: the lowest first. vLLM's priority is a rank.
 	Rank int64
+	// Priority is that of the tokens it leaves in SGLang's cache: those of the lowest are evicted first.
+	Priority int32
 
 	// Admitted is when the request was first scheduled.
 	Admitted time.Duration

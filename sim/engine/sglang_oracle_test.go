@@ -35,6 +35,7 @@ type treeNode struct {
 	children map[slot]*treeNode
 	locks    int
 	access   int64
+	priority int32 // the highest of the requests that entered tokens through it
 }
 
 func newSGLangOracle(o Options, cost *models.StepCost, kv kvcache.Options) *sglangOracle {
@@ -64,7 +65,7 @@ func key(j *job, blocks int) []slot {
 func (o *sglangOracle) now() int64 { o.clock++; return o.clock }
 
 func (o *sglangOracle) split(n *treeNode, at int) *treeNode {
-	upper := &treeNode{key: n.key[:at], parent: n.parent, children: map[slot]*treeNode{n.key[at]: n}, locks: n.locks, access: o.now()}
+	upper := &treeNode{key: n.key[:at], parent: n.parent, children: map[slot]*treeNode{n.key[at]: n}, locks: n.locks, access: o.now(), priority: n.priority}
 	n.parent.children[n.key[0]] = upper
 	n.key, n.parent = n.key[at:], upper
 	return upper
@@ -88,13 +89,17 @@ func (o *sglangOracle) match(k []slot) (int, *treeNode) {
 	return at, n
 }
 
-// insert adds k to the tree and returns how much of it was there.
-func (o *sglangOracle) insert(k []slot) (int, *treeNode) {
+// insert adds the first blocks of a request to the tree and returns how many of them were there.
+func (o *sglangOracle) insert(j *job, blocks int) (int, *treeNode) {
+	k := key(j, blocks)
 	at, n := o.match(k)
 	if at < len(k) {
 		leaf := &treeNode{key: k[at:], parent: n, children: map[slot]*treeNode{}, access: o.now()}
 		n.children[k[at]] = leaf
 		n = leaf
+	}
+	for up := n; up != nil; up = up.parent {
+		up.priority = max(up.priority, j.Priority)
 	}
 	return at, n
 }
@@ -130,7 +135,8 @@ func (o *sglangOracle) evictIfNeeded(want int) {
 	for got := 0; got < want; {
 		var oldest *treeNode
 		o.root.each(func(n *treeNode) {
-			if n.locks == 0 && len(n.children) == 0 && (oldest == nil || n.access < oldest.access) {
+			if n.locks == 0 && len(n.children) == 0 && (oldest == nil || n.priority < oldest.priority ||
+				n.priority == oldest.priority && n.access < oldest.access) {
 				oldest = n
 			}
 		})
@@ -162,7 +168,7 @@ func (o *sglangOracle) cacheUnfinished(j *job) {
 		return
 	}
 	full := int(j.computed) / o.kv.BlockSize
-	had, n := o.insert(key(j, full))
+	had, n := o.insert(j, full)
 	o.free += had - j.locked
 	o.lock(j.node, -1)
 	o.lock(n, 1)
@@ -173,7 +179,7 @@ func (o *sglangOracle) cacheUnfinished(j *job) {
 func (o *sglangOracle) cacheFinished(j *job) {
 	if o.kv.PrefixCaching {
 		full := int(j.computed) / o.kv.BlockSize
-		had, _ := o.insert(key(j, full))
+		had, _ := o.insert(j, full)
 		o.free += had - j.locked + j.held - full
 		o.lock(j.node, -1)
 	} else {
@@ -461,7 +467,7 @@ func (o *sglangOracle) retract(enough func() bool) (outcomes []Outcome) {
 		o.lock(victim.node, -1)
 		victim.node, victim.locked, victim.held = nil, 0, 0
 		outcomes = append(outcomes, o.preempted(victim))
-		o.waiting = append(o.waiting, victim)
+		o.wait(victim)
 	}
 	output, most := 0, 0
 	for _, j := range o.batch {

@@ -100,7 +100,7 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 	var events []event
 	var r run
 	for i, a := range w.requests {
-		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank})
+		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank, Priority: int32(max(0, 2-a.rank))})
 		events = append(events, event{a.at, 0, i})
 		if a.cancel != Never {
 			events = append(events, event{max(a.cancel, a.at), 1, i})
@@ -307,12 +307,17 @@ func randomWorkload(seed uint64) *workload {
 		w.Style = TRTLLM
 	}
 	w.addRequests(r, int32(w.kv.Blocks)-w.StateBlocks, 6)
-	if w.Ranked = w.Style == VLLM && seed%4 < 2; w.Ranked {
+	w.rank(seed, w.Style == VLLM)
+	return w
+}
+
+// rank gives the requests of every other workload ranks, where the engine can have them.
+func (w *workload) rank(seed uint64, can bool) {
+	if w.Ranked = can && seed%4 < 2; w.Ranked {
 		for i := range w.requests {
 			w.requests[i].rank = int64(seed>>2+uint64(i)*7) % 3
 		}
 	}
-	return w
 }
 
 // randomSGLangWorkload is the same for SGLang. Some have prompts that are long enough for the rule about prefixes in a
@@ -343,6 +348,7 @@ func randomSGLangWorkload(seed uint64) *workload {
 			w.requests[i].maxOutput = int32(clipNewTokens - 10 + r.IntN([]int{40, 4000}[r.IntN(2)]))
 		}
 	}
+	w.rank(seed, !w.SGLang.LongestPrefix)
 	return w
 }
 

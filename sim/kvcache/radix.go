@@ -13,8 +13,9 @@ import (
 //   - Tokens enter the radix tree when the step that computes them has ended: those of a prefill then, generated ones
 //     when their request finishes. Until then they are the request's own, and what the tree has by then already is freed.
 //   - A match splits the node in which it ends, and makes all nodes on its way the most recently used.
-//   - Eviction takes whole leaves that nobody has locked, the least recently used first, and as many blocks as are
-//     wanted, not only those that lack.
+//   - Eviction takes whole leaves that nobody has locked, those of the lowest priority first and of these the least
+//     recently used (evict_policy.py), and as many blocks as are wanted, not only those that lack. A node has the highest
+//     priority of the requests whose tokens were entered through it.
 //
 // Invariants, checked by Radix.Check:
 //   - fresh blocks + blocks of unlocked nodes + those of locked nodes + those that requests hold beside the tree = Blocks;
@@ -42,6 +43,7 @@ type radixNode struct {
 	parent   *radixNode // nil below the root
 	children int
 	locks    int32
+	priority int32
 	access   int64
 	heap     int // index in the heap of leaves, -1 outside
 }
@@ -116,7 +118,7 @@ func (r *Radix) Insert(t *Table, tokens int32) {
 		return
 	}
 	full := r.fullBlocks(t, tokens)
-	at, last := r.insert(t.Path, full)
+	at, last := r.insert(t, full)
 	r.fresh += int(at - t.hashed)
 	r.lock(last, t.last)
 	t.hashed, t.last = full, last
@@ -134,7 +136,7 @@ func (r *Radix) Finish(t *Table, tokens int32) {
 	r.fresh += r.Held(t) - int(t.hashed)
 	if r.PrefixCaching {
 		full := r.fullBlocks(t, tokens)
-		at, _ := r.insert(t.Path, full)
+		at, _ := r.insert(t, full)
 		r.fresh -= int(full - at)
 	}
 	r.Unlock(t)
@@ -208,14 +210,18 @@ func (n *radixNode) common(path []trace.Span, limit int32) int32 {
 
 // insert adds blocks to the tree that the path has before block to, and returns the block before which the tree had
 // them, and the node that ends at to.
-func (r *Radix) insert(path []trace.Span, to int32) (at int32, last *radixNode) {
-	at, last = r.walk(path, to)
+func (r *Radix) insert(t *Table, to int32) (at int32, last *radixNode) {
+	at, last = r.walk(t.Path, to)
+	for n := last; n != nil && n.priority < t.Priority; n = n.parent {
+		n.priority = t.Priority
+		r.touch(n, n.access)
+	}
 	if at == to {
 		return at, last
 	}
 	n := r.newNode()
-	n.from, n.to, n.parent = at, to, last
-	for _, s := range path {
+	n.from, n.to, n.parent, n.priority = at, to, last, t.Priority
+	for _, s := range t.Path {
 		if s.From = max(s.From, at); s.From >= to {
 			break
 		}
@@ -237,7 +243,7 @@ func (r *Radix) insert(path []trace.Span, to int32) (at int32, last *radixNode) 
 // split cuts a node at a block and returns the upper part, which is new.
 func (r *Radix) split(n *radixNode, at int32) *radixNode {
 	upper := r.newNode()
-	upper.from, upper.to, upper.parent, upper.children, upper.locks = n.from, at, n.parent, 1, n.locks
+	upper.from, upper.to, upper.parent, upper.children, upper.locks, upper.priority = n.from, at, n.parent, 1, n.locks, n.priority
 	r.nodes[n.place()] = upper
 	i := 0
 	for ; n.spans[i].To <= at; i++ {
@@ -311,11 +317,14 @@ func (r *Radix) noteNode(n *radixNode, removed bool) {
 	}
 }
 
-// leafHeap orders leaves by their last access. No two have the same: those of one walk are ancestors of each other.
+// leafHeap orders leaves by priority, then by their last access. No two have the same: those of one walk are ancestors of
+// each other.
 type leafHeap []*radixNode
 
-func (h leafHeap) Len() int           { return len(h) }
-func (h leafHeap) Less(i, j int) bool { return h[i].access < h[j].access }
+func (h leafHeap) Len() int { return len(h) }
+func (h leafHeap) Less(i, j int) bool {
+	return h[i].priority < h[j].priority || h[i].priority == h[j].priority && h[i].access < h[j].access
+}
 func (h leafHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].heap, h[j].heap = i, j

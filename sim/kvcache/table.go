@@ -12,6 +12,8 @@ type Table struct {
 	Path []trace.Span
 	// Class is the eviction class of the blocks that the request adds.
 	Class Class
+	// Priority is that of the request, for a Radix.
+	Priority int32
 	// Order ranks requests that fill a block in the same step: vLLM's running order.
 	Order int64
 
