@@ -115,6 +115,7 @@ type Engine struct {
 	// Decodes in stalled sit out the step in flight; sat tells that some did the one before.
 	stalled []*Request
 	sat     bool
+	pins    pins
 
 	// The steps in flight: steps of them from step kv.Step on, in which decodes generate. The first takes first, each
 	// further one slope more. They begin at start plus frac/65536 ns.
@@ -137,7 +138,9 @@ type Stats struct {
 	Steps                       int64
 	PrefillTokens, DecodeTokens int64
 	Preemptions                 int64
-	PeakUsed                    int // blocks
+	// Pinned counts the pins of sessions' blocks, Unpinned those that ended early for want of room.
+	Pinned, Unpinned int64
+	PeakUsed         int // blocks
 	// Evicted is the cached blocks taken for other tokens. Close fills it.
 	Evicted int64
 	// UsedBlockSeconds and CachedBlockSeconds integrate blocks in use, and free blocks that still hold tokens.
@@ -194,6 +197,9 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 	r.target, r.table.Path, r.table.Class, r.table.Priority = r.Input, r.Path, kvcache.Normal, r.Priority
 	e.arrivals++
 	r.arrival = e.arrivals
+	if e.pins.of[r.Session] != nil {
+		r.Rank -= pinnedFirst
+	}
 	if r.limit = r.Output; r.MaxOutput > r.limit && e.style.fits(r.Input, r.MaxOutput) {
 		r.limit = r.MaxOutput
 	}

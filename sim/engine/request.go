@@ -10,8 +10,9 @@ import (
 // Request is one LLM call inside an engine. The caller sets the fields up to History; the other exported fields are
 // results. A request belongs to one engine at a time.
 type Request struct {
-	// ID is the caller's.
-	ID int32
+	// ID is the caller's. Session tells whose pin it takes over.
+	ID      int32
+	Session uint64
 	// Path is where prompt and output lie in the prefix tree, in blocks of the engine's size.
 	Path []trace.Span
 	// Input and Output are token counts.

@@ -32,6 +32,7 @@ type scheduler interface {
 func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 	e.outcomes = e.outcomes[:0]
 	e.removeAborted()
+	e.endLeases(now)
 	if e.start != now { // it was idle
 		e.integrate(now, float64(e.kv.Used()))
 		e.start, e.frac = now, 0
@@ -48,6 +49,7 @@ func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 			e.launch(batch)
 			return e.outcomes, nil
 		}
+		again = again || e.waiting.size > 0 && e.makeRoom()
 	}
 	if e.waiting.size > 0 {
 		return e.outcomes, fmt.Errorf("worker %d at %v: request %d needs more than the %d free blocks: %w",
@@ -82,6 +84,7 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 		r.Readmit += r.target
 		r.recompute = max(0, r.high-r.computed)
 	}
+	e.Unpin(r.Session)
 	e.outcomes = append(e.outcomes, Outcome{r, Admitted})
 }
 
@@ -178,6 +181,9 @@ func (e *Engine) launch(batch models.Batch) {
 	e.steps = 1 + e.stepsWithoutEviction(e.steps-1)
 	for e.steps > 1 && e.tooLong() {
 		e.steps /= 2
+	}
+	if l := e.pins.leases; len(l) > 0 && e.steps > 1 {
+		e.truncate(l[0].until)
 	}
 }
 

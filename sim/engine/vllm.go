@@ -66,6 +66,9 @@ func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 	if r := v.partial; r != nil && !stalled {
 		chunk := min(r.target-r.computed, int32(budget))
 		for !v.pool.Grow(&r.table, r.computed+chunk) {
+			if v.makeRoom() {
+				continue
+			}
 			preempted = true
 			if victim := v.victim(); victim != r {
 				v.preempt(victim, now, 1)
@@ -104,6 +107,9 @@ func (v *vllm) crowdedDecodes(now time.Duration, step int64) (preempted, stalled
 		}
 		behind := r.next
 		for v.kv.Free() == 0 && !stalled {
+			if v.makeRoom() {
+				continue
+			}
 			victim := v.victim()
 			if victim.state == decoding && victim.table.Order < r.table.Order {
 				v.pool.Ahead(&victim.table) // it has its place in the step already

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// pinnedFirst is taken from the rank of requests whose session has a pin.
+const pinnedFirst = 1 << 62
+
+// pins are the sessions whose cached blocks are kept from eviction for a time, as Continuum does while a session's tool
+// runs (arXiv 2511.02230).
+type pins struct {
+	of     map[uint64]*pin
+	leases leases
+}
+
+// pin is what one session holds until its lease ends.
+type pin struct {
+	session uint64
+	until   time.Duration
+	order   int64
+	blocks  int
+	held    *kvcache.Pin
+	heap    int
+}
+
+// leases is a heap of pins by the end of their lease, then by age.
+type leases []*pin
+
+func (h leases) Len() int { return len(h) }
+func (h leases) Less(i, j int) bool {
+	return h[i].until < h[j].until || h[i].until == h[j].until && h[i].order < h[j].order
+}
+func (h leases) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heap, h[j].heap = i, j
+}
+func (h *leases) Push(x any) {
+	p := x.(*pin)
+	p.heap = len(*h)
+	*h = append(*h, p)
+}
+func (h *leases) Pop() any {
+	old := *h
+	p := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return p
+}
+
+// CanPin tells whether the engine's cache has pins: that of vLLM's style does.
+func (e *Engine) CanPin() bool {
+	_, ok := e.cache.(*kvcache.Pool)
+	return ok
+}
+
+// Pin keeps the cached blocks of the path's first tokens from eviction, until the time given, until the session's next
+// request is admitted, or until running requests need the room. It is called between steps. A session has one pin.
+func (e *Engine) Pin(now time.Duration, session uint64, path []trace.Span, tokens int32, until time.Duration) {
+	pool, ok := e.cache.(*kvcache.Pool)
+	if !ok || until <= now {
+		return
+	}
+	e.Unpin(session)
+	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize))
+	if blocks == 0 {
+		return
+	}
+	if e.pins.of == nil {
+		e.pins.of = map[uint64]*pin{}
+	}
+	e.order++
+	p := &pin{session: session, until: until, order: e.order, blocks: blocks, held: held}
+	e.pins.of[session] = p
+	heap.Push(&e.pins.leases, p)
+	e.Stats.Pinned++
+}
+
+// Unpin ends a session's pin. It does nothing when there is none.
+func (e *Engine) Unpin(session uint64) {
+	p := e.pins.of[session]
+	if p == nil {
+		return
+	}
+	heap.Remove(&e.pins.leases, p.heap)
+	delete(e.pins.of, session)
+	e.cache.(*kvcache.Pool).Unpin(p.held)
+	e.style.freed()
+}
+
+// PinnedBlocks is the number of blocks that pins hold, shared ones once for each.
+func (e *Engine) PinnedBlocks() (blocks int) {
+	for _, p := range e.pins.leases {
+		blocks += p.blocks
+	}
+	return blocks
+}
+
+// endLeases unpins what has had its time.
+func (e *Engine) endLeases(now time.Duration) {
+	for l := &e.pins.leases; len(*l) > 0 && (*l)[0].until <= now; {
+		e.Unpin((*l)[0].session)
+	}
+}
+
+// makeRoom ends the pin that has the least time left, and tells whether there was one.
+func (e *Engine) makeRoom() bool {
+	if len(e.pins.leases) == 0 {
+		return false
+	}
+	e.Unpin(e.pins.leases[0].session)
+	e.Stats.Unpinned++
+	return true
+}

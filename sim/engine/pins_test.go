@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/sim/kvcache"
+)
+
+// TestPins: request 0 (4 tokens) leaves its blocks pinned at 10 ms, in a cache of 10 blocks of one token; request 1
+// arrives then and decodes five tokens in steps of 5 ms after its prefill of 10 ms; request 2 arrives at 11 ms. Of
+// vLLM's free queue request 2 could take the 4 blocks at once.
+func TestPins(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		until    time.Duration
+		input    int32 // of request 2
+		session  uint64
+		admitted time.Duration
+		hit      int32
+		early    int64
+	}{
+		{"no pin: the cached blocks are free", 0, 5, 3, 20 * ms, 0, 0},
+		{"a pin ends with its lease: the first step boundary after it", 28 * ms, 5, 3, 30 * ms, 0, 0},
+		{"with nothing running no pin keeps a request waiting", time.Second, 7, 3, 40 * ms, 0, 1},
+		{"its own session goes first and finds its blocks", time.Second, 5, 1, 20 * ms, 4, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := Options{MaxSeqs: 8, MaxBatchedTokens: 64, ReserveFull: true, Ranked: true}
+			kv := kvcache.Options{BlockSize: 1, Blocks: 10, PrefixCaching: true}
+			e, err := New(o, models.FixedSteps(10*ms, 5*ms), kv, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := node(1, 4)
+			third := node(3, 9)
+			if test.session == 1 {
+				third = below(path, 3, 9)
+			}
+			coming := []*Request{
+				{ID: 0, Session: 1, Path: path, Input: 4, Output: 1},
+				{ID: 1, Session: 2, Path: node(2, 9), Input: 1, Output: 5, Rank: 1},
+				{ID: 2, Session: test.session, Path: third, Input: test.input, Output: 1, Rank: 2},
+			}
+			at := []time.Duration{0, 10 * ms, 11 * ms}
+			for len(coming) > 0 || e.Next() != Never {
+				now := e.Next()
+				if len(coming) > 0 {
+					now = min(now, at[0])
+				}
+				if e.Next() == now {
+					if finished(e.EndStep(), 0) && test.until > 0 {
+						e.Pin(now, 1, path, 4, test.until)
+						if got := e.PinnedBlocks(); got != 4 {
+							t.Errorf("%d blocks pinned, want 4", got)
+						}
+					}
+				}
+				for ; len(coming) > 0 && at[0] == now; coming, at = coming[1:], at[1:] {
+					e.Enqueue(now, coming[0])
+					if coming[0].ID == 2 {
+						defer func(r *Request) {
+							if r.Admitted != test.admitted || r.Hit != test.hit {
+								t.Errorf("admitted at %v with %d cached, want %v with %d", r.Admitted, r.Hit, test.admitted, test.hit)
+							}
+						}(coming[0])
+					}
+				}
+				if e.Next() == now { // an arrival cut a leap short
+					e.EndStep()
+				}
+				if e.Next() == Never {
+					if _, err := e.Schedule(now); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := e.Check(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if e.Stats.Unpinned != test.early || e.PinnedBlocks() != 0 && test.early > 0 {
+				t.Errorf("%d pins ended early and %d blocks are pinned still, want %d and none", e.Stats.Unpinned, e.PinnedBlocks(), test.early)
+			}
+		})
+	}
+}
+
+// finished tells whether a request is among those that finished.
+func finished(outcomes []Outcome, id int32) bool {
+	return slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Kind == Finished && o.Request.ID == id })
+}
