@@ -42,7 +42,9 @@ func (r run) lines() []string {
 // playEngine runs a workload on a new engine and returns both.
 func playEngine(t *testing.T, w *workload, cost *models.StepCost) (run, *Engine) {
 	t.Helper()
-	e, err := New(w.Options, cost, w.kv, NewHistory(20))
+	o := w.Options
+	o.Groups = 2
+	e, err := New(o, cost, w.kv, NewHistory(20))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,6 +58,8 @@ type Options struct {
 	// Ranked lets waiting requests go in order of Rank, and takes blocks from the running one that is last in it (vLLM:
 	// scheduling policy priority).
 	Ranked bool
+	// Groups is the number of groups whose requests' output tokens are counted; see Request.Group.
+	Groups int
 	// Worker numbers the engine in the history that engines share.
 	Worker int
 }
@@ -117,6 +119,8 @@ type Engine struct {
 	sat     bool
 	pins    pins
 
+	progress progress
+
 	// The steps in flight: steps of them from step kv.Step on, in which decodes generate. The first takes first, each
 	// further one slope more. They begin at start plus frac/65536 ns.
 	busy        bool
@@ -168,6 +172,7 @@ func New(o Options, cost *models.StepCost, kv kvcache.Options, history *History)
 		return nil, err
 	}
 	e.needs = make([]int32, kv.BlockSize)
+	e.progress = newProgress(o.Groups)
 	e.window.size = int64(cost.Window())
 	return e, nil
 }
@@ -225,6 +230,7 @@ func (e *Engine) Cancel(now time.Duration, r *Request) {
 		r.state = idle
 	case waiting:
 		e.leaveWaiting(r)
+		e.progress.add(r, 0, -int64(r.generated))
 		r.state = idle
 		e.style.freed()
 		if e.busy {
@@ -325,6 +331,9 @@ func (e *Engine) settle(now time.Duration) {
 	s.Recompute += time.Duration(e.recomputing / models.FixedPerNs)
 	s.Steps += e.steps
 	s.DecodeTokens += e.steps * e.decodes
+	if e.decodes > 0 {
+		e.progress.step(e.steps)
+	}
 	s.PeakUsed = max(s.PeakUsed, e.kv.Used())
 	e.integrate(now, float64(used+e.kv.Used())/2)
 	e.start, e.busy, e.recomputing = now, false, 0
@@ -362,6 +371,7 @@ func (e *Engine) Close(now time.Duration) Stats {
 func (e *Engine) endPrefill(r *Request, now time.Duration) {
 	if r.Output > 0 {
 		r.generated++
+		e.progress.add(r, 0, 1)
 	}
 	if r.Preemptions > 0 && r.generated > 1 && e.Gaps != nil {
 		e.Gaps.Add(now-r.lastToken+e.cost.TokenDelay(), 1)
@@ -385,6 +395,7 @@ func (e *Engine) beginDecode(r *Request, tokens int32) {
 	r.last = step + int64(r.Output-r.generated)
 	e.cache.StartDecode(&r.table, tokens)
 	heap.Push(&e.finish, r)
+	e.progress.add(r, 1, 0)
 	e.baseSum += r.base
 	e.needs[e.residue(r)]++
 	e.window.enter(r.base, step)
@@ -402,6 +413,7 @@ func (e *Engine) residue(r *Request) int64 {
 
 // leaveDecode takes a request that is no longer in the heap out of the decodes.
 func (e *Engine) leaveDecode(r *Request) {
+	e.progress.add(r, -1, 0)
 	e.baseSum -= r.base
 	e.needs[e.residue(r)]--
 	e.window.leave(r.base, e.kv.Step)
@@ -413,6 +425,7 @@ func (e *Engine) leaveDecode(r *Request) {
 // end finishes a request and frees its blocks.
 func (e *Engine) end(r *Request) {
 	e.running.remove(r)
+	e.progress.add(r, 0, -int64(r.Output))
 	tokens := r.Input + max(r.Output-1, 0)
 	e.cache.Finish(&r.table, tokens)
 	r.state = idle

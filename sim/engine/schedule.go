@@ -214,12 +214,9 @@ func (e *Engine) stepsWithoutEviction(n int64) int64 {
 // removeAborted takes out running requests whose clients gave up.
 func (e *Engine) removeAborted() {
 	for _, r := range e.aborts {
-		tokens := r.computed
 		switch r.state {
 		case decoding:
-			tokens = int32(r.base + e.kv.Step)
-			heap.Remove(&e.finish, r.heap)
-			e.leaveDecode(r)
+			e.pauseDecode(r)
 		case prefilling:
 			if e.partial == r {
 				e.partial = nil
@@ -229,7 +226,8 @@ func (e *Engine) removeAborted() {
 			continue
 		}
 		e.running.remove(r)
-		e.cache.Finish(&r.table, tokens)
+		e.progress.add(r, 0, -int64(r.generated))
+		e.cache.Finish(&r.table, r.computed)
 		r.state = idle
 		e.style.freed()
 	}

@@ -100,7 +100,7 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 	var events []event
 	var r run
 	for i, a := range w.requests {
-		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank, Priority: int32(max(0, 2-a.rank))})
+		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank, Priority: int32(max(0, 2-a.rank)), Group: int32(i % 3)})
 		events = append(events, event{a.at, 0, i})
 		if a.cancel != Never {
 			events = append(events, event{max(a.cancel, a.at), 1, i})
@@ -209,7 +209,9 @@ func comparePlay(w *workload, slow twin, want run, cached map[time.Duration]map[
 	}()
 	kv := w.kv
 	kv.Events = true
-	e, err := New(w.Options, costs[w.cost], kv, nil)
+	o := w.Options
+	o.Groups = 2
+	e, err := New(o, costs[w.cost], kv, nil)
 	if err != nil {
 		return err
 	}
