@@ -32,8 +32,10 @@ type Deployment struct {
 	// or fold (they take their recorded time). Other calls are served.
 	Models map[string]string `yaml:"models,omitempty"`
 	Cost   Cost              `yaml:"cost"`
-	SLO    SLO               `yaml:"slo"`
-	Seed   uint64            `yaml:"seed"`
+	// Hints are rules that give hints to calls whose agents sent none.
+	Hints []HintRule `yaml:"hints,omitempty"`
+	SLO   SLO        `yaml:"slo"`
+	Seed  uint64     `yaml:"seed"`
 }
 
 // Parallelism is how one worker is spread over GPUs. Tensor 0 takes the smallest that fits.
@@ -67,7 +69,11 @@ type Engine struct {
 	MaxModelLen          int     `yaml:"max_model_len"`
 	GPUMemoryUtilization float64 `yaml:"gpu_memory_utilization"`
 	PrefixCaching        bool    `yaml:"prefix_caching"`
-	Scheduling           string  `yaml:"scheduling"`
+	// Scheduling orders waiting requests: fcfs; priority, by their hints (vLLM and SGLang); continuum, by the start of
+	// their programs, with KV pinned while tools run (vLLM); lpm, by cached prefix (SGLang).
+	Scheduling string `yaml:"scheduling"`
+	// KVEviction is lru, or priority: SGLang then evicts the tokens of requests of low priority first.
+	KVEviction string `yaml:"kv_eviction"`
 	// AsyncScheduling schedules a step while the one before it runs (vLLM: async_scheduling, the default from 0.14), so
 	// that a request waits out the step after the one in which it arrives.
 	AsyncScheduling bool `yaml:"async_scheduling"`
@@ -145,7 +151,7 @@ func Default() Deployment {
 	return Deployment{
 		GPU: "h100-sxm", Workers: 1,
 		Parallelism: Parallelism{Tensor: 0, Pipeline: 1, Data: 1, Expert: 1},
-		Engine:      Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVBlocks: "auto"},
+		Engine:      Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVEviction: "lru", KVBlocks: "auto"},
 		Router:      Router{Settings: router.Defaults("kv"), Frontends: 1},
 		Load:        Load{Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"},
 		Client:      Client{Timeout: 900 * time.Second},
@@ -187,6 +193,13 @@ func (d *Deployment) fillDefaults() error {
 	return nil
 }
 
+// schedulings are the orders in which a kind of engine can take waiting requests.
+var schedulings = map[string][]string{
+	"vllm":   {"fcfs", "priority", "continuum"},
+	"sglang": {"fcfs", "priority", "lpm"},
+	"trtllm": {"fcfs"},
+}
+
 // checkEngine verifies what a kind of engine has and can do.
 func (d *Deployment) checkEngine() error {
 	e := &d.Engine
@@ -208,10 +221,10 @@ func (d *Deployment) checkEngine() error {
 		return bad("engine.admission", "only engine.kind vllm has it")
 	case e.Kind == "vllm" && !slices.Contains([]string{"full", "chunk"}, e.Admission):
 		return bad("engine.admission", "%q is unknown, want full, chunk", e.Admission)
-	case e.Scheduling == "lpm" && !sglang:
-		return bad("engine.scheduling", "only engine.kind sglang has lpm")
-	case e.Scheduling != "fcfs" && e.Scheduling != "lpm":
-		return bad("engine.scheduling", "%q is not simulated; fcfs is, and lpm of sglang", e.Scheduling)
+	case !slices.Contains(schedulings[e.Kind], e.Scheduling):
+		return bad("engine.scheduling", "%q is not one that engine.kind %s has: %s", e.Scheduling, e.Kind, strings.Join(schedulings[e.Kind], ", "))
+	case e.KVEviction == "priority" && !sglang:
+		return bad("engine.kv_eviction", "only engine.kind sglang evicts by priority")
 	case !(e.GPUMemoryUtilization >= 0 && e.GPUMemoryUtilization <= 1):
 		return bad("engine.gpu_memory_utilization", "%v is out of range, want above 0 to 1, or 0 for the version's default", e.GPUMemoryUtilization)
 	}
@@ -268,6 +281,9 @@ func (d *Deployment) check() error {
 	if err := d.checkEngine(); err != nil {
 		return err
 	}
+	if err := d.checkHints(); err != nil {
+		return err
+	}
 	return d.checkChoices()
 }
 
@@ -278,6 +294,7 @@ func (d *Deployment) checkChoices() error {
 	}
 	for _, c := range []choice{
 		{"load.mode", d.Load.Mode, []string{"", "recorded", "closed", "concurrency", "poisson"}},
+		{"engine.kv_eviction", d.Engine.KVEviction, []string{"lru", "priority"}},
 		{"load.start", d.Load.Start, []string{"ramp", "snapshot"}},
 		{"workload.max_context", d.Workload.MaxContext, []string{"reject", "truncate", "split"}},
 	} {

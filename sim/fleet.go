@@ -52,7 +52,7 @@ func newFleet(p *Plan, nodes int) (*fleet, error) {
 func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engine.Engine, error) {
 	kv := kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks, PrefixCaching: p.Engine.PrefixCaching, Events: events}
 	o := engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
-		StateBlocks: p.StateBlocks, Worker: rank}
+		StateBlocks: p.StateBlocks, Ranked: p.ranked(), Worker: rank}
 	switch p.Engine.Kind {
 	case "vllm":
 		o.ReserveFull = p.Engine.Admission == "full"
@@ -70,6 +70,11 @@ func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engin
 		}
 	}
 	return engine.New(o, p.Cost, kv, history)
+}
+
+// ranked tells whether the engines take waiting requests in order of their ranks.
+func (p *Plan) ranked() bool {
+	return p.Engine.Scheduling == "priority" || p.Engine.Scheduling == "continuum"
 }
 
 // router returns the frontend of a session.

@@ -1,0 +1,48 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// With a benefit of 2 s, waiting until 90 % of the tools are back (1 s) costs 0.1 · 1 s and brings 1.8 s; the last one
+// takes 100 s: 10 s for 0.2 s more.
+func TestLeaseLeavesOutTheTail(t *testing.T) {
+	d := new(durations)
+	for range 9 {
+		d.add(time.Second)
+	}
+	d.add(100 * time.Second)
+	if got := d.best(2, 0.1); got != time.Second {
+		t.Errorf("lease is %v, want 1s", got)
+	}
+	if got := d.best(200, 0.1); got != 100*time.Second { // 20 more for 10
+		t.Errorf("lease is %v, want 100s", got)
+	}
+	if got := d.best(0.05, 0.1); got != 0 { // 0.045 for 0.1
+		t.Errorf("lease is %v, want none", got)
+	}
+}
+
+// Before any tool returned they are taken to be exponential with a mean of 2 s: with a benefit of 2 s at a tenth of the
+// cache the lease is 2 · ln(2 / 0.2) = 4.605 s.
+func TestLeaseOfAnUnseenTool(t *testing.T) {
+	var d *durations
+	if got := d.best(2, 0.1).Seconds(); got < 4.604 || got > 4.606 {
+		t.Errorf("lease is %v s, want 4.605", got)
+	}
+	if got := d.best(0.1, 0.1); got != 0 {
+		t.Errorf("lease is %v, want none: it costs more than it brings from the start", got)
+	}
+}
+
+func TestDurationsForgetTheOldest(t *testing.T) {
+	d := new(durations)
+	d.add(time.Hour)
+	for range maxDurations {
+		d.add(time.Second)
+	}
+	if n := len(d.sorted); n != maxDurations || d.sorted[n-1] != time.Second {
+		t.Errorf("%d durations up to %v, want %d of 1s", n, d.sorted[n-1], maxDurations)
+	}
+}
