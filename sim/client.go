@@ -249,7 +249,7 @@ func (r *run) programEnded(inst *instance, end time.Duration) {
 	r.fruitless++
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)
-	if r.arrivals.mode == "concurrency" {
+	if r.arrivals.atOnce() > 0 {
 		r.agenda.push(event{at: end, kind: evSlot})
 	}
 }

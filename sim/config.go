@@ -91,8 +91,8 @@ type Router struct {
 
 // Load is how the work arrives.
 type Load struct {
-	// Mode is recorded, closed, concurrency or poisson; "" takes closed for traces with a common clock, else
-	// concurrency.
+	// Mode is recorded, closed, concurrency, poisson, or rollout: a fixed batch of programs that all begin at time 0, as
+	// in reinforcement learning. "" takes closed for traces with a common clock, else concurrency.
 	Mode string `yaml:"mode"`
 	// Concurrency is the number of root programs that live at all times (mode concurrency).
 	Concurrency int `yaml:"concurrency"`
@@ -112,6 +112,9 @@ type Load struct {
 	// Start is ramp (programs begin with their first turn) or snapshot (the first ones begin at random turns).
 	Start string `yaml:"start"`
 }
+
+// Slots tells whether the rate of programs follows from how fast they are served, and not from their arrivals.
+func (l *Load) Slots() bool { return l.Mode == "concurrency" || l.Mode == "rollout" }
 
 // Client is how clients call, and when they give up.
 type Client struct {
@@ -293,7 +296,7 @@ func (d *Deployment) checkChoices() error {
 		of     []string
 	}
 	for _, c := range []choice{
-		{"load.mode", d.Load.Mode, []string{"", "recorded", "closed", "concurrency", "poisson"}},
+		{"load.mode", d.Load.Mode, []string{"", "recorded", "closed", "concurrency", "poisson", "rollout"}},
 		{"engine.kv_eviction", d.Engine.KVEviction, []string{"lru", "priority"}},
 		{"load.start", d.Load.Start, []string{"ramp", "snapshot"}},
 		{"workload.max_context", d.Workload.MaxContext, []string{"reject", "truncate", "split"}},

@@ -94,6 +94,18 @@ func newArrivals(p *Plan, w *trace.Workload) *arrivals {
 	return a
 }
 
+// atOnce is how many programs begin at time 0 and keep a slot each, in the modes in which slots decide when programs
+// begin; 0 in others.
+func (a *arrivals) atOnce() int {
+	switch a.mode {
+	case "concurrency":
+		return a.plan.Load.Concurrency
+	case "rollout":
+		return a.total
+	}
+	return 0
+}
+
 // treat finds the calls to models that the deployment does not serve.
 func (a *arrivals) treat() {
 	globs := make([]string, 0, len(a.plan.Models))

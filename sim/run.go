@@ -135,11 +135,11 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 
 // openDoors schedules the first programs.
 func (r *run) openDoors() {
-	if r.arrivals.mode != "concurrency" {
+	slots := r.arrivals.atOnce()
+	if slots == 0 {
 		r.scheduleStart()
-		return
 	}
-	for range r.plan.Load.Concurrency {
+	for range slots {
 		r.agenda.push(event{kind: evSlot})
 	}
 }

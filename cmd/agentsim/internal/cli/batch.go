@@ -260,7 +260,7 @@ func (b *batch) runs() []*report.Run {
 
 // evidence gathers what repeats and bounds say. A recorded baseline stands before the rows; no repeat pairs with it.
 func (b *batch) evidence(recorded bool) report.Evidence {
-	e := report.Evidence{FixedLoad: b.cells[0].plan.Load.Mode != "concurrency", LostRows: b.capture.Read.LostRows}
+	e := report.Evidence{FixedLoad: !b.cells[0].plan.Load.Slots(), LostRows: b.capture.Read.LostRows}
 	runs := b.runs()
 	metric := report.Primary(runs, e.FixedLoad)
 	if !recorded {

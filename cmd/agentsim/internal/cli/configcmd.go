@@ -47,7 +47,7 @@ var keyHelp = map[string]string{
 	"router.assume_kv_reuse":              "kv: count a block once however many active requests have it",
 	"router.event_delay":                  "kv: from the end of an engine step until its KV events count",
 	"router.frontends":                    "independent routers; a session stays on one",
-	"load.mode":                           "recorded, closed, concurrency or poisson; empty chooses by the trace",
+	"load.mode":                           "recorded, closed, concurrency, poisson, or rollout (all programs begin at once); empty chooses by the trace",
 	"load.concurrency":                    "root programs that live at a time",
 	"load.rate":                           "root programs per second",
 	"load.programs":                       "root programs to run, the trace's over and over; 0 runs each once",
