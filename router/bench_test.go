@@ -19,7 +19,7 @@ func longPath(first, n int) []trace.Span {
 
 func request(path []trace.Span) *Request {
 	blocks := path[len(path)-1].To
-	return &Request{Input: 16*blocks + 5, PromptBlocks: blocks, Path: path}
+	return unbound(Request{Input: 16*blocks + 5, PromptBlocks: blocks, Path: path})
 }
 
 // BenchmarkPickKV picks for a path that half of the workers hold whole and the others to different depths, while
@@ -37,20 +37,20 @@ func BenchmarkPickKV(b *testing.B) {
 				for _, s := range path[:depth] {
 					r.Stored(0, worker, s)
 				}
-				r.Dispatched(request(path), worker, 0)
+				r.dispatch(request(path), worker, 0)
 				for i := range 7 {
 					other := longPath(1_000_000+(worker*8+i)*size.nodes, size.nodes)
 					for _, s := range other {
 						r.Stored(0, worker, s)
 					}
-					r.Dispatched(request(other), worker, 0)
+					r.dispatch(request(other), worker, 0)
 				}
 			}
 			q := request(path)
-			r.Pick(time.Second, q)
+			r.choose(time.Second, q)
 			b.ReportAllocs()
 			for b.Loop() {
-				r.Pick(time.Second, q)
+				r.choose(time.Second, q)
 			}
 		})
 	}
@@ -60,13 +60,13 @@ func BenchmarkPickKV(b *testing.B) {
 func BenchmarkDispatched(b *testing.B) {
 	r := newRouter(b, Defaults("kv"), 64, 16, 1)
 	other := request(longPath(1, 100)) // the first half of the path is held by another request
-	r.Dispatched(other, 3, 0)
+	r.dispatch(other, 3, 0)
 	q := request(longPath(1, 200))
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Dispatched(q, 3, 0)
+		r.dispatch(q, 3, 0)
 		r.FirstToken(q)
-		r.Done(q)
+		r.Done(0, q)
 	}
 }
 
@@ -75,7 +75,7 @@ func BenchmarkEvents(b *testing.B) {
 	s := Defaults("kv")
 	s.EventDelay = time.Millisecond
 	r := newRouter(b, s, 64, 16, 1)
-	path, q := longPath(1, 200), &Request{}
+	path, q := longPath(1, 200), unbound(Request{})
 	now, n := time.Duration(0), 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -85,11 +85,11 @@ func BenchmarkEvents(b *testing.B) {
 		for _, s := range path {
 			r.Stored(now, worker, s)
 		}
-		r.Pick(now+time.Millisecond, q)
+		r.choose(now+time.Millisecond, q)
 		for _, s := range path {
 			r.Removed(now+time.Millisecond, worker, s)
 		}
-		r.Pick(now+2*time.Millisecond, q)
+		r.choose(now+2*time.Millisecond, q)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(400*n), "ns/event")
 }
@@ -98,10 +98,10 @@ func BenchmarkPick(b *testing.B) {
 	for _, policy := range Policies()[:5] {
 		b.Run(policy, func(b *testing.B) {
 			r := newRouter(b, Settings{Policy: policy}, 64, 16, 1)
-			q := &Request{}
+			q := unbound(Request{})
 			b.ReportAllocs()
 			for b.Loop() {
-				r.Pick(0, q)
+				r.choose(0, q)
 			}
 		})
 	}

@@ -12,7 +12,6 @@ type footprint struct {
 	nodes map[trace.Key]*tenancy
 	free  []*tenancy // entries to reuse
 	match workerSet  // scratch of shared
-	stay  workerSet
 	all   workerSet
 }
 
@@ -20,6 +19,8 @@ type footprint struct {
 // to where it ends or leaves the node.
 type tenancy struct {
 	tenants []tenants // by worker, then by to
+	top     int32     // no tenants reach beyond it
+	full    workerSet // workers with tenants up to top
 }
 
 // tenants are the active requests of one worker that hold a node's blocks before to; at least one.
@@ -29,7 +30,6 @@ func newFootprint(workers int) *footprint {
 	return &footprint{
 		nodes: make(map[trace.Key]*tenancy),
 		match: newWorkerSet(workers),
-		stay:  newWorkerSet(workers),
 		all:   allWorkers(workers),
 	}
 }
@@ -54,6 +54,13 @@ func (f *footprint) hold(worker int, path []trace.Span, prompt int32) (added int
 			n.tenants = slices.Insert(n.tenants, i, tenants{worker: int32(worker), to: end})
 		}
 		n.tenants[i].requests++
+		if end > n.top {
+			n.top = end
+			clear(n.full)
+		}
+		if end == n.top {
+			n.full.add(worker)
+		}
 		added += int64(max(0, end-before))
 	}
 	return added + int64(prompt-end)
@@ -73,9 +80,14 @@ func (f *footprint) release(worker int, path []trace.Span, prompt int32) (freed 
 			continue
 		}
 		n.tenants = slices.Delete(n.tenants, i, i+1)
-		freed += int64(max(0, end-n.reach(worker, s.From)))
+		reach := n.reach(worker, s.From)
+		freed += int64(max(0, end-reach))
+		if reach < n.top {
+			n.full.remove(worker)
+		}
 		if len(n.tenants) == 0 {
 			delete(f.nodes, s.Key)
+			n.top = 0
 			f.free = append(f.free, n)
 		}
 	}
@@ -85,34 +97,8 @@ func (f *footprint) release(worker int, path []trace.Span, prompt int32) (freed 
 // shared sets out, for each worker, to the number of a prompt's blocks that its active requests hold already. Every
 // active prompt begins at the root, so these are the head of the path.
 func (f *footprint) shared(path []trace.Span, prompt int32, out []int32) {
-	match, stay := f.match, f.stay
-	copy(match, f.all)
-	end := int32(0)
-	for _, s := range path {
-		if s.From >= prompt {
-			break
-		}
-		end = min(s.To, prompt)
-		match.each(func(worker int) { out[worker] = s.From })
-		n := f.nodes[s.Key]
-		if n == nil {
-			return
-		}
-		clear(stay)
-		for _, t := range n.tenants {
-			if !match.has(int(t.worker)) {
-				continue
-			}
-			if out[t.worker] = max(out[t.worker], min(t.to, end)); t.to >= end {
-				stay.add(int(t.worker))
-			}
-		}
-		match, stay = stay, match
-		if match.empty() {
-			return
-		}
-	}
-	match.each(func(worker int) { out[worker] = end })
+	copy(f.match, f.all)
+	heads(f.nodes, path, prompt, f.match, out)
 }
 
 func (f *footprint) newEntry() *tenancy {
@@ -121,7 +107,7 @@ func (f *footprint) newEntry() *tenancy {
 		f.free = f.free[:last]
 		return n
 	}
-	return &tenancy{}
+	return &tenancy{full: make(workerSet, len(f.all))}
 }
 
 // position returns where the tenants of worker up to block to are, or would be.
@@ -132,6 +118,13 @@ func (n *tenancy) position(worker int, to int32) (int, bool) {
 		}
 		return int(a.to - b.to)
 	})
+}
+
+func (n *tenancy) whole(_, to int32) workerSet {
+	if to <= n.top {
+		return n.full
+	}
+	return nil
 }
 
 // reach returns the block up to which worker's active requests hold the node, from when none does.

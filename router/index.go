@@ -74,27 +74,47 @@ func (x *index) remove(worker int, s trace.Span) {
 }
 
 // overlap sets out, for each worker, to the number of blocks at the head of path that it holds, at most limit.
-// It costs a lookup per node, a word per 64 workers and node, and a search for each worker that leaves the path.
 func (x *index) overlap(path []trace.Span, limit int32, out []int32) {
-	match := x.match
-	copy(match, x.all)
+	copy(x.match, x.all)
+	heads(x.nodes, path, limit, x.match, out)
+}
+
+// clear ends the residency of all blocks on worker. It costs a look at every node.
+func (x *index) clear(worker int) {
+	for key, n := range x.nodes {
+		x.remove(worker, trace.Span{Key: key, From: n.from, To: n.to})
+	}
+}
+
+// holders are the workers that hold blocks of one prefix-tree node.
+type holders interface {
+	// whole returns workers that hold all of blocks [from, to), nil when it takes reach to tell.
+	whole(from, to int32) workerSet
+	// reach returns the end of the blocks that worker holds from block on, block itself when it does not hold that.
+	reach(worker int, block int32) int32
+}
+
+// heads sets out, for each worker in match, to the number of blocks at the head of path that it holds, at most limit.
+// It costs a lookup per node, a word per 64 workers and node, and a search for each worker that leaves the path.
+// Match is used up.
+func heads[H holders](nodes map[trace.Key]H, path []trace.Span, limit int32, match workerSet, out []int32) {
 	end := int32(0)
 	for _, s := range path {
 		if s.From >= limit {
 			break
 		}
 		end = min(s.To, limit)
-		n := x.nodes[s.Key]
-		if n == nil {
+		n, held := nodes[s.Key]
+		if !held {
 			match.each(func(worker int) { out[worker] = s.From })
 			return
 		}
-		whole := n.from <= s.From && end <= n.to
+		whole := n.whole(s.From, end)
 		matching := uint64(0)
 		for i, workers := range match {
 			check := workers
-			if whole {
-				check &^= n.full[i]
+			if whole != nil {
+				check &^= whole[i]
 			}
 			for ; check != 0; check &= check - 1 {
 				bit := bits.TrailingZeros64(check)
@@ -178,7 +198,13 @@ func (n *residency) cut(c run) {
 	}
 }
 
-// reach returns the end of worker's run that covers block, or block itself when there is none.
+func (n *residency) whole(from, to int32) workerSet {
+	if n.from <= from && to <= n.to {
+		return n.full
+	}
+	return nil
+}
+
 func (n *residency) reach(worker int, block int32) int32 {
 	if n.full.has(worker) {
 		if n.from <= block && block < n.to {

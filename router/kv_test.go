@@ -42,13 +42,13 @@ func TestKVCost(t *testing.T) {
 			r := newRouter(t, s, 3, 10, 1)
 			r.Stored(0, 1, head)
 			r.Stored(0, 1, trace.Span{Key: 2, From: 4, To: 6})
-			r.Dispatched(&Request{Input: 50, PromptBlocks: 5, Path: []trace.Span{{Key: 3, From: 0, To: 5}}}, 1, 0)
-			sibling := &Request{Input: 40, PromptBlocks: 4, Path: []trace.Span{head}}
-			r.Dispatched(sibling, 2, 0)
+			r.dispatch(unbound(Request{Input: 50, PromptBlocks: 5, Path: []trace.Span{{Key: 3, From: 0, To: 5}}}), 1, 0)
+			sibling := unbound(Request{Input: 40, PromptBlocks: 4, Path: []trace.Span{head}})
+			r.dispatch(sibling, 2, 0)
 			r.FirstToken(sibling)
 
-			q := &Request{Input: 100, PromptBlocks: 10, Path: []trace.Span{head, tail}}
-			worker, _ := r.Pick(0, q)
+			q := unbound(Request{Input: 100, PromptBlocks: 10, Path: []trace.Span{head, tail}})
+			worker, _ := r.choose(0, q)
 			if !slices.Equal(r.score.cost, test.want) {
 				t.Errorf("costs %v, want %v", r.score.cost, test.want)
 			}
@@ -64,12 +64,12 @@ func TestKVCreditDecay(t *testing.T) {
 	s := Defaults("kv")
 	s.OverlapScoreCreditDecay = 1
 	r := newRouter(t, s, 2, 10, 1)
-	q := &Request{Input: 40, PromptBlocks: 4, Path: []trace.Span{{Key: 1, From: 0, To: 4}}}
+	q := unbound(Request{Input: 40, PromptBlocks: 4, Path: []trace.Span{{Key: 1, From: 0, To: 4}}})
 	for worker, tokens := range []int32{80, 120} {
 		r.Stored(0, worker, q.Path[0])
-		r.Dispatched(&Request{Input: tokens}, worker, 0)
+		r.dispatch(unbound(Request{Input: tokens}), worker, 0)
 	}
-	r.Pick(0, q)
+	r.choose(0, q)
 	// Worker 0: prefill (80+40)/10 = 12, credit 4, decode 4. Worker 1: prefill 16; 4 blocks, one prompt, above the
 	// least, so credit 4 / (1 + 1*1) = 2; decode 4.
 	if want := []float64{12 - 4 + 4, 16 - 2 + 4}; !slices.Equal(r.score.cost, want) {
@@ -81,7 +81,7 @@ func TestEventDelay(t *testing.T) {
 	s := Defaults("kv")
 	s.EventDelay = 5 * time.Millisecond
 	r := newRouter(t, s, 2, 16, 1)
-	q := &Request{Input: 64, PromptBlocks: 4, Path: []trace.Span{{Key: 1, From: 0, To: 4}}}
+	q := unbound(Request{Input: 64, PromptBlocks: 4, Path: []trace.Span{{Key: 1, From: 0, To: 4}}})
 	r.Stored(10*time.Millisecond, 1, trace.Span{Key: 1, From: 0, To: 4})
 	r.Removed(20*time.Millisecond, 1, trace.Span{Key: 1, From: 2, To: 4})
 	for _, test := range []struct {
@@ -93,12 +93,12 @@ func TestEventDelay(t *testing.T) {
 		{25*time.Millisecond - 1, 4},
 		{25 * time.Millisecond, 2},
 	} {
-		if got := r.Overlap(test.now, q, 1); got != test.want {
+		if got := r.overlapOn(test.now, q, 1); got != test.want {
 			t.Errorf("at %v worker 1 is known to hold %d blocks, want %d", test.now, got, test.want)
 		}
 	}
 	// cost 4 + 4 without the cache, 4 - 2 + 4 with it
-	if worker, overlap := r.Pick(time.Second, q); worker != 1 || overlap != 2 {
+	if worker, overlap := r.choose(time.Second, q); worker != 1 || overlap != 2 {
 		t.Errorf("picked worker %d with %d blocks, want 1 with 2", worker, overlap)
 	}
 }
@@ -138,7 +138,7 @@ func TestChooseTie(t *testing.T) {
 		{math.MaxUint64/3 + 1, 3}, {1 << 63, 3},
 		{math.MaxUint64/3*2 + 1, 4}, {math.MaxUint64, 4},
 	} {
-		if got := choose(cost, 0, test.draw); got != test.want {
+		if got := draft(cost, 0, test.draw); got != test.want {
 			t.Errorf("draw %#x: index %d, want %d", test.draw, got, test.want)
 		}
 	}
@@ -152,18 +152,18 @@ func TestChooseTemperature(t *testing.T) {
 		want  int
 	}{{0, 0}, {0.66, 0}, {0.67, 1}, {0.90, 1}, {0.92, 2}, {0.999999, 2}} {
 		draw := uint64(test.point*(1<<53)) << 11
-		if got := choose([]float64{0, 1, 2}, 0.5, draw); got != test.want {
+		if got := draft([]float64{0, 1, 2}, 0.5, draw); got != test.want {
 			t.Errorf("point %v: index %d, want %d", test.point, got, test.want)
 		}
 		// Costs are scaled to their range, so neither an offset nor a factor matters.
-		if got := choose([]float64{1000, 1300, 1600}, 0.5, draw); got != test.want {
+		if got := draft([]float64{1000, 1300, 1600}, 0.5, draw); got != test.want {
 			t.Errorf("point %v, scaled costs: index %d, want %d", test.point, got, test.want)
 		}
 	}
-	if got := choose([]float64{2, 1, 3}, math.SmallestNonzeroFloat64, math.MaxUint64); got != 1 {
+	if got := draft([]float64{2, 1, 3}, math.SmallestNonzeroFloat64, math.MaxUint64); got != 1 {
 		t.Errorf("almost no temperature: index %d, want the least cost's 1", got)
 	}
-	if got := choose([]float64{4, 4}, 1, math.MaxUint64); got != 1 {
+	if got := draft([]float64{4, 4}, 1, math.MaxUint64); got != 1 {
 		t.Errorf("equal costs and the greatest draw: index %d, want 1", got)
 	}
 }
@@ -273,7 +273,7 @@ func TestKVAgainstReference(t *testing.T) {
 		s.DecodeActiveRequestWeight = rapid.SampledFrom([]float64{0, 3}).Draw(t, "weight")
 		s.AssumeKVReuse = rapid.Bool().Draw(t, "reuse")
 		s.EventDelay = rapid.SampledFrom([]time.Duration{0, 3}).Draw(t, "delay")
-		fast, err := New(s, workers, size, 1)
+		fast, err := New(s, Pool{Workers: workers, BlockSize: size}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,25 +321,25 @@ func TestKVAgainstReference(t *testing.T) {
 			},
 			"done": func(t *rapid.T) {
 				w, i := activeOne(t)
-				fast.Done(slow.active[w][i])
+				fast.Done(0, slow.active[w][i])
 				slow.active[w] = slices.Delete(slow.active[w], i, i+1)
 			},
 			"request": func(t *rapid.T) {
 				path := rapid.SampledFrom(paths).Draw(t, "path")
-				q := &Request{Path: path, PromptBlocks: path[len(path)-1].To}
+				q := unbound(Request{Path: path, PromptBlocks: path[len(path)-1].To})
 				if rapid.Bool().Draw(t, "cut") {
 					q.PromptBlocks = rapid.Int32Range(0, q.PromptBlocks).Draw(t, "prompt")
 				}
 				q.Input = q.PromptBlocks*size + rapid.Int32Range(1, size-1).Draw(t, "rest")
 
 				cost, overlap := slow.costs(now, q)
-				picked, got := fast.Pick(now, q)
+				picked, got := fast.choose(now, q)
 				for w := range workers {
 					if math.Abs(fast.score.cost[w]-cost[w]) > 1e-9 {
 						t.Fatalf("worker %d costs %v, want %v", w, fast.score.cost[w], cost[w])
 					}
-					if fast.Overlap(now, q, w) != overlap[w] {
-						t.Fatalf("worker %d overlaps %d, want %d", w, fast.Overlap(now, q, w), overlap[w])
+					if fast.overlapOn(now, q, w) != overlap[w] {
+						t.Fatalf("worker %d overlaps %d, want %d", w, fast.overlapOn(now, q, w), overlap[w])
 					}
 				}
 				if got != overlap[picked] || cost[picked] > slices.Min(cost)+1e-9 {
@@ -348,14 +348,14 @@ func TestKVAgainstReference(t *testing.T) {
 				if rapid.Bool().Draw(t, "elsewhere") { // as an affinity layer may
 					picked = worker.Draw(t, "target")
 				}
-				fast.Dispatched(q, picked, overlap[picked])
+				fast.dispatch(q, picked, overlap[picked])
 				slow.active[picked] = append(slow.active[picked], q)
 			},
 		})
 		// When all has ended and all caches are empty, the router remembers nothing.
 		for w := range workers {
 			for _, q := range slow.active[w] {
-				fast.Done(q)
+				fast.Done(0, q)
 			}
 			if fast.loads[w] != (load{}) {
 				t.Fatalf("worker %d is left with %+v", w, fast.loads[w])
@@ -364,7 +364,7 @@ func TestKVAgainstReference(t *testing.T) {
 				fast.Removed(now, w, path[len(path)-1])
 			}
 		}
-		fast.Pick(now+s.EventDelay, &Request{})
+		fast.choose(now+s.EventDelay, unbound(Request{}))
 		if fast.cache != nil && len(fast.cache.nodes) > 0 || fast.held != nil && len(fast.held.nodes) > 0 {
 			t.Fatal("entries are left in the index or the footprint")
 		}

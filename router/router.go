@@ -1,34 +1,71 @@
 // Package router chooses the worker that serves a request, from the load it has booked itself and from the KV
 // events that engines publish.
 //
-// A Router is one frontend's view of its workers. For each request the caller asks Pick, tells where the request
-// went with Dispatched, and reports FirstToken and Done. Time is an argument, there is no clock and no goroutine, so
-// the same code serves a simulation and a live server. A Router is not safe for concurrent use.
+// A Router is one frontend's view of its workers. The caller submits each request, acts on the decisions that Submit
+// and Drain return, and reports FirstToken and Done. Time is an argument, there is no clock and no goroutine, so the
+// same code serves a simulation and a live server. A Router is not safe for concurrent use.
 package router
 
 import (
-	"math/bits"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
 )
 
-// Router chooses among workers 0..n-1. A worker is one (worker, data-parallel rank) pair.
+// Pool is what a router knows of its workers, which are alike. A worker is one (worker, data-parallel rank) pair.
+type Pool struct {
+	// Workers is their number, BlockSize the tokens of a KV block.
+	Workers, BlockSize int
+	// MaxBatchedTokens is the most tokens of an engine step; 0 is 10,000,000, Dynamo's figure for workers that do not
+	// tell.
+	MaxBatchedTokens int
+	// KVBlocks is the KV blocks of a worker; 0 is not known.
+	KVBlocks int
+}
+
+func (p *Pool) check() error {
+	if p.Workers < 1 || p.Workers > maxWorkers {
+		return fmt.Errorf("workers: %d is not within 1..%d", p.Workers, maxWorkers)
+	}
+	if p.BlockSize < 1 || p.BlockSize > maxBlockSize {
+		return fmt.Errorf("engine.block_size: %d tokens is not within 1..%d", p.BlockSize, maxBlockSize)
+	}
+	return nil
+}
+
+// Router chooses among the workers of a pool, 0..n-1.
 type Router struct {
+	// Tokens returns how many tokens of an active request its worker has in its KV cache. Only routers that track output
+	// blocks call it; while it is nil they count none.
+	Tokens func(q *Request) int32
+
 	settings  Settings
+	pool      Pool
 	blockSize int64
-	pick      pickFunc
+	policy    policy
 	random    *rand.PCG
 	loads     []load
 
-	next  int              // round-robin: the worker of the next request
-	homes map[uint64]*home // sticky: the worker of each session
-	swept time.Duration    // sticky: when idle sessions were last dropped
-	feeds []feed           // kv: events under way, one feed per worker
-	cache *index           // kv: resident blocks by worker; nil when overlap earns no credit
-	held  *footprint       // kv: distinct prompt blocks of active requests; nil when reuse is not assumed
-	score scores           // kv: scratch of one Pick
+	workers    []int32 // those that are there, in increasing order
+	candidates []int32 // of them those that the present choice may take
+	lost       bool    // a worker went since the last Drain
+	queue      *queue
+	affinity   *homes // nil: off
+	decisions  []Decision
+	snapshots  [][]int32 // overlaps of former waiting requests, to reuse
+
+	turn   int32        // round-robin: the worker of the next request
+	homes  *homes       // sticky policies: the worker of each session
+	hot    hotspots     // lmetric
+	others []int32      // lmetric: scratch
+	feeds  []feed       // KV events under way, one feed per worker
+	cache  *index       // resident blocks by worker, from KV events; nil without them
+	guess  *predictions // blocks that workers should hold; nil without
+	held   *footprint   // distinct prompt blocks of active requests; nil when reuse is not assumed
+	active [][]*Request // by worker, where output blocks count
+	score  scores       // scratch of one choice
 }
 
 // load is what the router has booked on one worker.
@@ -38,89 +75,105 @@ type load struct {
 	blocks   int64 // prompt blocks of active requests, distinct ones where held counts them
 }
 
-// Request is one request as the router sees it. The caller fills the exported fields before Pick and leaves them,
-// and the spans of Path, alone until Done.
+// Request is one request as the router sees it. The caller fills the exported fields before Submit and leaves them,
+// and the spans of Path, alone until Done or a rejection.
 type Request struct {
-	// Session tells which requests belong to one chain of turns.
-	Session uint64
+	// ID is the caller's.
+	ID int32
+	// Session tells which requests belong to one chain of turns. Parent is the session that spawned it, Session itself
+	// for a root.
+	Session, Parent uint64
 	// Input is the number of prompt tokens.
 	Input int32
 	// PromptBlocks is the number of full KV blocks in the prompt: floor(Input / block size).
 	PromptBlocks int32
+	// ExpectedOutput is the number of output tokens that the client expects (the osl hint); 0 when not told.
+	ExpectedOutput int32
 	// Path holds at least the prompt's blocks, in engine blocks from block 0. What follows them is ignored.
 	Path []trace.Span
+	// Pinned is the one worker that may serve the request, Preferred one that should; -1 for none.
+	Pinned, Preferred int32
+	// StrictPriority orders waiting requests, the highest first; among equals PriorityJump is worth so many seconds of
+	// waiting. Below 0 it counts as 0.
+	StrictPriority uint32
+	PriorityJump   float64
+	// Class names a class of the queue, or a family of classes; "" is the default family.
+	Class string
 
+	waiting
+	exact   int32 // the one worker that may serve it, -1 any
 	booked  bool
 	worker  int32
 	prefill int64
+	home    *home // its session's binding
+	at      int32 // its place among the worker's active requests
 }
 
 // randomStream tells the router's random numbers from those of other parts that share a seed.
 const randomStream = 0x726f75746572 // "router"
 
-// New returns a router of workers that keep KV in blocks of blockSize tokens. Errors name the setting and what it may
-// be.
-func New(s Settings, workers, blockSize int, seed uint64) (*Router, error) {
-	pick, err := s.check(workers, blockSize)
+// New returns a router for the workers of a pool. Errors name the setting and what it may be.
+func New(s Settings, p Pool, seed uint64) (*Router, error) {
+	s = s.Effective()
+	chosen, err := s.check(p)
 	if err != nil {
 		return nil, err
 	}
+	if p.MaxBatchedTokens == 0 {
+		p.MaxBatchedTokens = 10_000_000
+	}
+	n := p.Workers
 	r := &Router{
 		settings:  s,
-		blockSize: int64(blockSize),
-		pick:      pick,
+		pool:      p,
+		blockSize: int64(p.BlockSize),
+		policy:    chosen,
 		random:    rand.NewPCG(seed, randomStream),
-		loads:     make([]load, workers),
+		loads:     make([]load, n),
+		queue:     newQueue(s.classes()),
+		homes:     newHomes(stickyTTL, n),
+		hot:       hotspots{classes: make(map[trace.Key]*hotspot)},
+		score:     newScores(n),
 	}
-	switch s.Policy {
-	case "sticky":
-		r.homes = make(map[uint64]*home)
-	case "kv":
-		r.score = newScores(workers)
-		// A Dynamo router whose overlap_score_credit is 0 runs without an index: it knows no cached tokens.
-		if s.OverlapScoreCredit > 0 {
-			r.feeds = make([]feed, workers)
-			r.cache = newIndex(workers)
-		}
-		if s.AssumeKVReuse {
-			r.held = newFootprint(workers)
-		}
+	for worker := range n {
+		r.Add(worker)
+	}
+	if s.SessionAffinity.on() {
+		r.affinity = newHomes(s.SessionAffinity.TTL, n)
+	}
+	// A Dynamo router whose overlap_score_credit is 0 runs without an index: it knows no cached tokens.
+	if chosen.index && s.OverlapScoreCredit > 0 {
+		r.useIndex()
+	}
+	if chosen.footprint && s.AssumeKVReuse && s.TrackActiveBlocks {
+		r.held = newFootprint(n)
+	}
+	if s.TrackOutputBlocks {
+		r.active = make([][]*Request, n)
 	}
 	return r, nil
 }
 
-// Pick returns the worker that should serve q, and how many leading blocks of its prompt that worker is known to
-// hold: 0 under policies that ignore the cache. It books nothing.
-//
-// Every Pick draws one random number, whether it needs it or not, so the n-th Pick of two routers with one seed sees
-// the same number however their policies and loads differ.
-func (r *Router) Pick(now time.Duration, q *Request) (worker int, overlapBlocks int32) {
-	return r.pick(r, now, q, r.random.Uint64())
-}
-
-// Overlap returns how many leading blocks of q's prompt a worker is known to hold, for requests that are bound to
-// one. It draws no random number.
-func (r *Router) Overlap(now time.Duration, q *Request, worker int) int32 {
-	r.lookup(now, q)
-	if r.cache == nil {
-		return 0
-	}
-	return r.score.overlap[worker]
-}
-
-// Dispatched books q on worker: one active request, the prompt tokens beyond overlapBlocks until the first token,
-// and the prompt's blocks until q is done. A request that is booked elsewhere leaves there first.
-func (r *Router) Dispatched(q *Request, worker int, overlapBlocks int32) {
-	r.Done(q)
+// dispatch books q on worker: one active request, the prompt tokens beyond overlap blocks until the first token, and
+// the prompt's blocks until q is done. A request that is booked elsewhere leaves there first.
+func (r *Router) dispatch(q *Request, worker int, overlap int32) {
+	r.unbook(q)
 	q.booked, q.worker = true, int32(worker)
-	q.prefill = max(int64(q.Input)-int64(overlapBlocks)*r.blockSize, 0)
 	l := &r.loads[worker]
 	l.requests++
-	l.prefill += q.prefill
-	if r.held != nil {
+	if r.settings.TrackPrefillTokens {
+		q.prefill = max(int64(q.Input)-int64(overlap)*r.blockSize, 0)
+		l.prefill += q.prefill
+	}
+	switch {
+	case r.held != nil:
 		l.blocks += r.held.hold(worker, q.Path, q.PromptBlocks)
-	} else {
+	case r.settings.TrackActiveBlocks:
 		l.blocks += int64(q.PromptBlocks)
+	}
+	if r.active != nil {
+		q.at = int32(len(r.active[worker]))
+		r.active[worker] = append(r.active[worker], q)
 	}
 }
 
@@ -132,85 +185,43 @@ func (r *Router) FirstToken(q *Request) {
 	}
 }
 
-// Done takes all of q's load from its worker, however q ended. It does nothing when q is not booked.
-func (r *Router) Done(q *Request) {
+// Done takes all of q's load from its worker, or takes q out of the queue, however q ended. It does nothing when q
+// is in neither.
+func (r *Router) Done(now time.Duration, q *Request) {
+	r.leave(q)
+	r.unbook(q)
+	if h := q.home; h != nil {
+		q.home = nil
+		h.active--
+		h.used = now
+	}
+}
+
+// unbook takes q's load from its worker.
+func (r *Router) unbook(q *Request) {
 	if !q.booked {
 		return
 	}
 	r.FirstToken(q)
 	l := &r.loads[q.worker]
 	l.requests--
-	if r.held != nil {
+	switch {
+	case r.held != nil:
 		l.blocks -= r.held.release(int(q.worker), q.Path, q.PromptBlocks)
-	} else {
+	case r.settings.TrackActiveBlocks:
 		l.blocks -= int64(q.PromptBlocks)
+	}
+	if r.active != nil {
+		list := r.active[q.worker]
+		last := list[len(list)-1]
+		list[q.at], last.at = last, q.at
+		list[len(list)-1] = nil
+		r.active[q.worker] = list[:len(list)-1]
 	}
 	q.booked = false
 }
 
-// A pickFunc is a policy: it chooses with at most one draw of 64 random bits.
-type pickFunc func(r *Router, now time.Duration, q *Request, draw uint64) (worker int, overlapBlocks int32)
-
-// pickRoundRobin takes workers in turn, with one cursor for all sessions.
-func (r *Router) pickRoundRobin(time.Duration, *Request, uint64) (int, int32) {
-	worker := r.next
-	r.next = (r.next + 1) % len(r.loads)
-	return worker, 0
-}
-
-// pickRandom takes any worker with equal probability.
-func (r *Router) pickRandom(_ time.Duration, _ *Request, draw uint64) (int, int32) {
-	worker, _ := below(draw, len(r.loads))
-	return worker, 0
-}
-
-// pickPowerOfTwo draws two distinct workers and takes the one with fewer active requests, the first drawn when they
-// are equal.
-func (r *Router) pickPowerOfTwo(_ time.Duration, _ *Request, draw uint64) (int, int32) {
-	first, rest := below(draw, len(r.loads))
-	if len(r.loads) == 1 {
-		return first, 0
-	}
-	second, _ := below(rest, len(r.loads)-1)
-	if second >= first {
-		second++
-	}
-	if r.loads[second].requests < r.loads[first].requests {
-		return second, 0
-	}
-	return first, 0
-}
-
-// pickLeastLoaded takes the worker with the fewest active requests, any of them with equal probability on a tie.
-func (r *Router) pickLeastLoaded(_ time.Duration, _ *Request, draw uint64) (int, int32) {
-	return least(len(r.loads), func(worker int) int64 { return r.loads[worker].requests }, draw), 0
-}
-
-// least returns the index below n of the least value, any of them with equal probability on a tie.
-func least[T int64 | float64](n int, value func(int) T, draw uint64) int {
-	best, ties := value(0), 0
-	for i := range n {
-		switch v := value(i); {
-		case v < best:
-			best, ties = v, 1
-		case v == best:
-			ties++
-		}
-	}
-	nth, _ := below(draw, ties)
-	for i := 0; ; i++ {
-		if value(i) == best {
-			if nth == 0 {
-				return i
-			}
-			nth--
-		}
-	}
-}
-
-// below maps 64 random bits to 0..n-1 and returns bits for one more draw. For the few thousand workers of a fleet
-// the bias is below 2^-50.
-func below(draw uint64, n int) (value int, rest uint64) {
-	hi, lo := bits.Mul64(draw, uint64(n))
-	return int(hi), lo
+// blocks is the number of KV blocks that q's prompt fills or begins, at least 1.
+func (r *Router) blocks(q *Request) int64 {
+	return max((int64(q.Input)+r.blockSize-1)/r.blockSize, 1)
 }

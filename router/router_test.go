@@ -13,19 +13,25 @@ import (
 
 func newRouter(t testing.TB, s Settings, workers, blockSize int, seed uint64) *Router {
 	t.Helper()
-	r, err := New(s, workers, blockSize, seed)
+	r, err := New(s, Pool{Workers: workers, BlockSize: blockSize}, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
+// unbound returns a request that any worker may serve.
+func unbound(q Request) *Request {
+	q.Pinned, q.Preferred, q.exact = -1, -1, -1
+	return &q
+}
+
 // dispatch books n requests on worker.
 func dispatch(r *Router, worker, n int) []*Request {
 	qs := make([]*Request, n)
 	for i := range qs {
-		qs[i] = &Request{}
-		r.Dispatched(qs[i], worker, 0)
+		qs[i] = unbound(Request{})
+		r.dispatch(qs[i], worker, 0)
 	}
 	return qs
 }
@@ -34,7 +40,7 @@ func dispatch(r *Router, worker, n int) []*Request {
 func picks(r *Router, n int) []int {
 	workers := make([]int, n)
 	for i := range workers {
-		workers[i], _ = r.Pick(0, &Request{Session: uint64(i)})
+		workers[i], _ = r.choose(0, unbound(Request{Session: uint64(i)}))
 	}
 	return workers
 }
@@ -108,7 +114,7 @@ func TestLeastLoaded(t *testing.T) {
 	if count[0]+count[3] != 0 || count[1] < 421 || count[1] > 579 {
 		t.Errorf("picks by worker: %v, want about [0 500 500 0]", count)
 	}
-	r.Done(busy[0]) // worker 1 is alone at 0
+	r.Done(0, busy[0]) // worker 1 is alone at 0
 	if got := picks(r, 3); !slices.Equal(got, []int{1, 1, 1}) {
 		t.Errorf("worker 1 idle: picked %v", got)
 	}
@@ -117,7 +123,7 @@ func TestLeastLoaded(t *testing.T) {
 func TestSticky(t *testing.T) {
 	r := newRouter(t, Settings{Policy: "sticky"}, 2, 16, 1)
 	pick := func(now time.Duration, session uint64) int {
-		worker, _ := r.Pick(now, &Request{Session: session})
+		worker, _ := r.choose(now, unbound(Request{Session: session}))
 		return worker
 	}
 	on0 := dispatch(r, 0, 1)
@@ -131,7 +137,7 @@ func TestSticky(t *testing.T) {
 	if got := pick(time.Second, 8); got != 0 {
 		t.Errorf("another session on worker %d, want the less loaded 0", got)
 	}
-	r.Done(on0[0])
+	r.Done(0, on0[0])
 
 	last := time.Second
 	if got := pick(last+4*time.Hour, 7); got != 1 {
@@ -141,8 +147,8 @@ func TestSticky(t *testing.T) {
 	if got := pick(last+4*time.Hour+1, 7); got != 0 {
 		t.Errorf("after more than 4 h: worker %d, want 0", got)
 	}
-	if _, kept := r.homes[8]; kept || len(r.homes) != 1 {
-		t.Errorf("%d sessions bound, want session 7 alone", len(r.homes))
+	if _, kept := r.homes.by[8]; kept || len(r.homes.by) != 1 {
+		t.Errorf("%d sessions bound, want session 7 alone", len(r.homes.by))
 	}
 }
 
@@ -155,22 +161,22 @@ func TestLoadBookkeeping(t *testing.T) {
 		}
 	}
 	// 100 tokens are 6 full blocks of 16 and 4 tokens. Two cached blocks leave 100 - 2*16 = 68 tokens to compute.
-	q := &Request{Input: 100, PromptBlocks: 6, Path: []trace.Span{{Key: 1, From: 0, To: 6}}}
-	r.Dispatched(q, 0, 2)
+	q := unbound(Request{Input: 100, PromptBlocks: 6, Path: []trace.Span{{Key: 1, From: 0, To: 6}}})
+	r.dispatch(q, 0, 2)
 	want("dispatched", 0, load{requests: 1, prefill: 68, blocks: 6})
-	r.Dispatched(q, 1, 0)
+	r.dispatch(q, 1, 0)
 	want("moved", 0, load{})
 	want("moved", 1, load{requests: 1, prefill: 100, blocks: 6})
 	r.FirstToken(q)
 	r.FirstToken(q)
 	want("first token, twice", 1, load{requests: 1, blocks: 6})
-	r.Done(q)
-	r.Done(q)
+	r.Done(0, q)
+	r.Done(0, q)
 	want("done, twice", 1, load{})
 
-	r.Dispatched(q, 0, 6)
+	r.dispatch(q, 0, 6)
 	want("again", 0, load{requests: 1, prefill: 4, blocks: 6})
-	r.Done(q)
+	r.Done(0, q)
 	want("done before the first token", 0, load{})
 	r.FirstToken(q)
 	want("first token after done", 0, load{})
@@ -181,10 +187,10 @@ func TestOneDrawPerPick(t *testing.T) {
 	a := newRouter(t, Settings{Policy: "random"}, 8, 16, 5)
 	b := newRouter(t, Defaults("kv"), 8, 16, 5)
 	for i := range 10 {
-		worker, overlap := b.Pick(0, &Request{})
-		b.Dispatched(&Request{}, worker, overlap)
-		b.Overlap(0, &Request{}, i%8)
-		a.Pick(0, &Request{})
+		worker, overlap := b.choose(0, unbound(Request{}))
+		b.dispatch(unbound(Request{}), worker, overlap)
+		b.overlapOn(0, unbound(Request{}), i%8)
+		a.choose(0, unbound(Request{}))
 	}
 	if a.random.Uint64() != b.random.Uint64() {
 		t.Error("the streams have drifted apart")
@@ -192,13 +198,14 @@ func TestOneDrawPerPick(t *testing.T) {
 }
 
 func TestSeed(t *testing.T) {
+	seeded := []string{"random", "power-of-two", "least-loaded", "sticky", "kv"}
 	for _, policy := range Policies() {
 		first := picks(newRouter(t, Defaults(policy), 8, 16, 1), 64)
 		if again := picks(newRouter(t, Defaults(policy), 8, 16, 1), 64); !slices.Equal(first, again) {
 			t.Errorf("%s: one seed gave %v and %v", policy, first, again)
 		}
 		other := picks(newRouter(t, Defaults(policy), 8, 16, 2), 64)
-		if seeded := policy != "round-robin"; seeded == slices.Equal(first, other) {
+		if slices.Contains(seeded, policy) == slices.Equal(first, other) {
 			t.Errorf("%s: seeds 1 and 2 gave %v and %v", policy, first, other)
 		}
 	}
@@ -227,22 +234,23 @@ func TestSettingsErrors(t *testing.T) {
 		{edit(func(s *Settings) { s.EventDelay = -1 }), 2, 16, "router.event_delay: -1ns is not within 0s..1h0m0s"},
 		{edit(func(s *Settings) { s.EventDelay = 2 * time.Hour }), 2, 16, "router.event_delay: 2h0m0s"},
 	} {
-		_, err := New(test.settings, test.workers, test.blockSize, 1)
+		_, err := New(test.settings, Pool{Workers: test.workers, BlockSize: test.blockSize}, 1)
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("got error %v, want %s...", err, test.want)
 		}
 	}
 	for _, policy := range append(Policies(), "") {
-		if _, err := New(Settings{Policy: policy}, 2, 16, 1); err != nil {
+		if _, err := New(Settings{Policy: policy}, Pool{Workers: 2, BlockSize: 16}, 1); err != nil {
 			t.Errorf("policy %q: %v", policy, err)
 		}
 	}
 }
 
 func TestWantsEvents(t *testing.T) {
+	cacheAware := []string{"kv", "two-tier", "lmetric", "thunderagent"}
 	for _, policy := range Policies() {
 		r := newRouter(t, Defaults(policy), 2, 16, 1)
-		if got, want := r.WantsEvents(), policy == "kv"; got != want {
+		if got, want := r.WantsEvents(), slices.Contains(cacheAware, policy); got != want {
 			t.Errorf("%s: WantsEvents is %v, want %v", policy, got, want)
 		}
 		r.Stored(0, 0, trace.Span{Key: 1, From: 0, To: 4}) // must not fail when it is not wanted
@@ -256,17 +264,17 @@ func TestWantsEvents(t *testing.T) {
 }
 
 func ExampleRouter() {
-	r, err := New(Defaults("kv"), 2, 16, 1)
+	r, err := New(Defaults("kv"), Pool{Workers: 2, BlockSize: 16}, 1)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	turn := &Request{Session: 1, Input: 70, PromptBlocks: 4, Path: []trace.Span{{Key: 1, From: 0, To: 4}}}
+	turn := &Request{Session: 1, Input: 70, PromptBlocks: 4, Path: []trace.Span{{Key: 1, From: 0, To: 4}}, Pinned: -1, Preferred: -1}
 	r.Stored(time.Second, 1, trace.Span{Key: 1, From: 0, To: 3})
-	worker, overlap := r.Pick(2*time.Second, turn)
-	r.Dispatched(turn, worker, overlap)
-	fmt.Println("worker", worker, "holds", overlap, "of the prompt's 4 blocks")
+	for _, d := range r.Submit(2*time.Second, turn) {
+		fmt.Println("worker", d.Worker, "holds", d.Overlap, "of the prompt's 4 blocks")
+	}
 	r.FirstToken(turn)
-	r.Done(turn)
+	r.Done(3*time.Second, turn)
 	// Output: worker 1 holds 3 of the prompt's 4 blocks
 }

@@ -20,8 +20,11 @@ func (r *run) check() error {
 	for _, e := range r.engines {
 		running += e.Waiting() + e.Running()
 	}
+	for _, rt := range r.routers {
+		running += rt.Waiting()
+	}
 	if r.inFlight > running {
-		return fmt.Errorf("at %v: %w: %d requests are in flight but engines hold %d", r.now, errConservation, r.inFlight, running)
+		return fmt.Errorf("at %v: %w: %d requests are in flight but engines and routers hold %d", r.now, errConservation, r.inFlight, running)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (r *run) resend(l *live, attempt uint8) {
 	r.agenda.push(event{at: r.now + delay, kind: evRoute, call: l.call, inst: l.inst, attempt: attempt, record: l.record})
 }
 
-// dispatch routes a call to a worker and enqueues it, or rejects it.
+// dispatch submits a call to its router, or rejects it.
 func (r *run) dispatch(e event) {
 	c := &r.w.Calls[e.call]
 	sent := r.now - r.plan.Cost.RequestDelay(int(c.Input))
@@ -64,12 +64,9 @@ func (r *run) dispatch(e event) {
 	} else { // the client has waited since its first attempt
 		rec.Arrival = r.requests[l.record].Arrival
 	}
-	defer func() { r.requests[l.record] = rec }()
+	r.requests[l.record] = rec
 	if r.rejects(c) {
-		rec.Status, rec.End = report.Rejected, r.now
-		r.freeLive(l)
-		e.inst.lost = true
-		r.callEnded(e.inst, e.call, r.now)
+		r.refuse(l)
 		return
 	}
 	copy := e.inst.copy
@@ -80,21 +77,68 @@ func (r *run) dispatch(e event) {
 	l.Path = r.path(c, copy, l.Path[:0])
 	l.Input, l.Output = c.Input, c.Output
 	l.MaxOutput = int32(min(r.plan.Client.MaxTokens, r.plan.MaxModelLen-int(c.Input)))
-	l.route = router.Request{Session: uint64(e.inst.copy)<<32 | uint64(c.Session), Input: c.Input,
-		PromptBlocks: c.Input / int32(r.plan.Engine.BlockSize), Path: l.Path}
-	rt := r.router(l.route.Session)
-	worker, overlap := rt.Pick(r.now, &l.route)
-	rt.Dispatched(&l.route, worker, overlap)
-	l.worker, rec.Worker = int32(worker), int32(worker)
-	if r.plan.Deployment.Workload.WarmStart {
-		l.History = e.inst.history(e.call, c)
-	}
+	r.describe(l, c)
 	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
 		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
 	}
-	r.engines[worker].Enqueue(r.now, &l.Request)
-	r.touch(worker, r.now)
+	r.act(r.router(l.route.Session).Submit(r.now, &l.route))
+}
+
+// describe tells the router what it knows of a call.
+func (r *run) describe(l *live, c *trace.Call) {
+	session := func(index int32) uint64 { return uint64(l.inst.copy)<<32 | uint64(index) }
+	hints := c.Turn.Hints
+	l.route = router.Request{ID: l.ID, Session: session(c.Session), Parent: session(r.parents[c.Session]),
+		Input: c.Input, PromptBlocks: c.Input / int32(r.plan.Engine.BlockSize), Path: l.Path, Pinned: -1, Preferred: -1,
+		StrictPriority: hints.StrictPriority, PriorityJump: float64(hints.Priority), ExpectedOutput: max(0, hints.OSL),
+		Class: hints.PolicyClass}
+	l.worker = -1
+}
+
+// tokens is how many tokens of a routed call are in its engine's KV cache.
+func (r *run) tokens(q *router.Request) int32 {
+	l := r.lives[q.ID]
+	return r.engines[l.worker].Tokens(r.now, &l.Request)
+}
+
+// act enqueues what a router has placed and ends what it has rejected.
+func (r *run) act(decisions []router.Decision) {
+	for _, d := range decisions {
+		l := r.lives[d.Request.ID]
+		if d.Rejected != router.Placed {
+			r.result.Refused[d.Rejected].add(&r.w.Calls[l.call])
+			r.inFlight--
+			r.refuse(l)
+			continue
+		}
+		l.worker = int32(d.Worker)
+		r.requests[l.record].Worker = l.worker
+		if r.plan.Deployment.Workload.WarmStart {
+			l.History = l.inst.history(l.call, &r.w.Calls[l.call])
+		}
+		r.engines[d.Worker].Enqueue(r.now, &l.Request)
+		r.touch(d.Worker, r.now)
+	}
+}
+
+// drain lets the routers place what waits, after the step ends of this instant have freed workers.
+func (r *run) drain() {
+	for _, rt := range r.routers {
+		if rt.Waiting() > 0 {
+			r.act(rt.Drain(r.now))
+		}
+	}
+}
+
+// refuse ends a call that is rejected.
+func (r *run) refuse(l *live) {
+	rec := &r.requests[l.record]
+	rec.Status, rec.End = report.Rejected, r.now
+	inst, call := l.inst, l.call
+	r.freeLive(l)
+	inst.lost = true
+	r.callEnded(inst, call, r.now)
 }
 
 // rejects tells whether a call can never be served, and counts why.
@@ -144,7 +188,7 @@ func (r *run) complete(l *live, end time.Duration) {
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Completed, end
 	r.copyCounts(l, rec)
-	r.router(l.route.Session).Done(&l.route)
+	r.router(l.route.Session).Done(r.now, &l.route)
 	r.inFlight--
 	inst, call := l.inst, l.call
 	inst.record.Model += end - rec.Arrival
@@ -182,9 +226,11 @@ func (r *run) giveUp() {
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Failed, r.now
 	r.copyCounts(l, rec)
-	r.router(l.route.Session).Done(&l.route)
-	r.engines[l.worker].Cancel(r.now, &l.Request)
-	r.touch(int(l.worker), r.now)
+	r.router(l.route.Session).Done(r.now, &l.route)
+	if l.worker >= 0 {
+		r.engines[l.worker].Cancel(r.now, &l.Request)
+		r.touch(int(l.worker), r.now)
+	}
 	r.inFlight--
 	l.gone, l.seq = true, 0 // the slot is not reused: the engine may hold the request until its step ends
 	if int(rec.Retries) < r.plan.Client.Retries {

@@ -297,7 +297,7 @@ func (d *Deployment) checkChoices() error {
 	}
 	for _, c := range []choice{
 		{"load.mode", d.Load.Mode, []string{"", "recorded", "closed", "concurrency", "poisson", "rollout"}},
-		{"engine.kv_eviction", d.Engine.KVEviction, []string{"lru", "priority"}},
+		{"engine.kv_eviction", d.Engine.KVEviction, []string{"", "lru", "priority"}},
 		{"load.start", d.Load.Start, []string{"ramp", "snapshot"}},
 		{"workload.max_context", d.Workload.MaxContext, []string{"reject", "truncate", "split"}},
 	} {

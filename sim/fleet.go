@@ -30,7 +30,7 @@ func newFleet(p *Plan, nodes int) (*fleet, error) {
 		f.history = engine.NewHistory(nodes)
 	}
 	for i := range p.Router.Frontends {
-		r, err := router.New(p.Router.Settings, p.Ranks, p.Engine.BlockSize, p.Seed+uint64(i))
+		r, err := router.New(p.Router.Settings, p.pool(), p.Seed+uint64(i))
 		if err != nil {
 			return nil, err
 		}
@@ -46,6 +46,11 @@ func newFleet(p *Plan, nodes int) (*fleet, error) {
 	}
 	f.due = newTimetable(p.Ranks)
 	return f, nil
+}
+
+// pool is what the routers know of the engines.
+func (p *Plan) pool() router.Pool {
+	return router.Pool{Workers: p.Ranks, BlockSize: p.Engine.BlockSize, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens, KVBlocks: p.Blocks}
 }
 
 // newEngine builds the engine of a rank.

@@ -62,7 +62,7 @@ func (d Deployment) Resolve() (*Plan, error) {
 		return nil, err
 	}
 	p.Ranks = d.Workers * d.Parallelism.Data
-	if _, err := router.New(d.Router.Settings, p.Ranks, d.Engine.BlockSize, d.Seed); err != nil {
+	if _, err := router.New(d.Router.Settings, p.pool(), d.Seed); err != nil {
 		return nil, &ConfigError{"", err.Error()}
 	}
 	if err := p.resolveBlocks(); err != nil {
@@ -139,6 +139,7 @@ func (p *Plan) settle() {
 	p.DType = DType{string(h.Weights), string(h.KV)}
 	p.Engine.GPUMemoryUtilization = h.MemoryUtilization
 	p.Engine.MaxModelLen = p.MaxModelLen
+	p.Router.Settings = p.Router.Effective()
 	p.Engine.KVBlocks = strconv.Itoa(p.Blocks + p.nullBlocks())
 }
 

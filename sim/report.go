@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 )
@@ -132,7 +133,20 @@ func (r *Result) rejections() []report.Rejection {
 			"with up to %d tokens they do not fit the %d tokens of a worker's KV cache (engine.kv_blocks, --tp)",
 			n.Tokens, r.Plan.Blocks*r.Plan.Engine.BlockSize)})
 	}
+	for reason, n := range r.Refused {
+		if n.Calls > 0 {
+			list = append(list, report.Rejection{Count: n.Calls, Why: refusals[reason]})
+		}
+	}
 	return list
+}
+
+// refusals say why routers reject calls and what to do.
+var refusals = [router.Reasons]string{
+	router.Overloaded: "all workers exceed a threshold (router.active_decode_blocks_threshold, active_prefill_tokens_threshold)",
+	router.QueueFull:  "the router queue is at a limit of its class (router.policy_classes)",
+	router.NoWorker:   "no worker is left",
+	router.WorkerGone: "the worker that they are bound to is gone (router.session_affinity)",
 }
 
 // warnings say what was left out of the run.

@@ -45,6 +45,8 @@ type Result struct {
 	Dropped, Uncalled int
 	// TooLong and TooLarge describe rejected calls: longer than the model takes, larger than the KV cache.
 	TooLong, TooLarge Rejected
+	// Refused describes calls that routers rejected, by reason.
+	Refused [router.Reasons]Rejected
 }
 
 // Rejected sums up calls that were rejected for one reason.
@@ -75,6 +77,7 @@ type live struct {
 type run struct {
 	*fleet
 	arrivals *arrivals
+	parents  []int32 // by session: its parent, or itself
 	w        *trace.Workload
 	options  Options
 	now      time.Duration
@@ -109,9 +112,12 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	if err != nil {
 		return nil, fmt.Errorf("building deployment %q: %w", p.Name, err)
 	}
-	r := &run{fleet: f, arrivals: newArrivals(p, w), w: w, options: o,
+	r := &run{fleet: f, arrivals: newArrivals(p, w), parents: parents(w), w: w, options: o,
 		result: &Result{Plan: p, Workload: w, Gaps: gaps}}
 	r.arrivals.hold = r.arrivals.hold || o.hold
+	for _, rt := range f.routers {
+		rt.Tokens = r.tokens
+	}
 	if p.Load.Duration > 0 {
 		r.stop = p.Load.Warmup + p.Load.Duration
 		r.result.Window = report.Window{From: p.Load.Warmup, To: r.stop}
@@ -190,6 +196,7 @@ func (r *run) loop(ctx context.Context) error {
 		for !r.timeouts.empty() && r.timeouts.list[r.timeouts.head].at == r.now {
 			r.giveUp()
 		}
+		r.drain()
 		for !r.agenda.empty() && r.agenda.next() == r.now {
 			r.handle(r.agenda.pop())
 			if r.arrivals.total < 0 && r.fruitless > len(r.arrivals.order)+r.plan.Load.Concurrency {

@@ -91,7 +91,7 @@ func kindText(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return "a duration such as 30s"
-	case t.Kind() == reflect.Int, t.Kind() == reflect.Uint64:
+	case isWhole(t):
 		return "a whole number"
 	case t.Kind() == reflect.Float64:
 		return "a number"
@@ -99,8 +99,22 @@ func kindText(t reflect.Type) string {
 		return "true or false"
 	case t.Kind() == reflect.String:
 		return "a text"
+	case t.Kind() == reflect.Slice:
+		return "a list"
 	}
 	return "a group of keys"
+}
+
+// isWhole tells whether a key of the given type takes a whole number.
+func isWhole(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return t != reflect.TypeFor[time.Duration]()
+	}
+	return false
 }
 
 // refuseFractions finds numbers with a fraction where the key takes a whole number: the YAML decoder drops the
@@ -111,8 +125,12 @@ func refuseFractions(text []byte, where string) error {
 		return usagef("%s: %w", where, err)
 	}
 	whole := map[string]bool{}
-	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, t reflect.Type, _ []int) {
-		whole[path] = t.Kind() == reflect.Int || t.Kind() == reflect.Uint64
+	note := func(path string, t reflect.Type, _ []int) { whole[path] = isWhole(t) }
+	walkKeys(reflect.TypeFor[sim.Deployment](), "", func(path string, t reflect.Type, index []int) {
+		note(path, t, index)
+		if t.Kind() == reflect.Slice {
+			walkKeys(t.Elem(), path+".", note)
+		}
 	})
 	var walk func(path string, v any) error
 	walk = func(path string, v any) error {
@@ -125,6 +143,12 @@ func refuseFractions(text []byte, where string) error {
 			slices.Sort(keys)
 			for _, k := range keys {
 				if err := walk(strings.TrimPrefix(path+"."+k, "."), v[k]); err != nil {
+					return err
+				}
+			}
+		case []any:
+			for _, item := range v {
+				if err := walk(path, item); err != nil {
 					return err
 				}
 			}

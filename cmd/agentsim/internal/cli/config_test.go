@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,13 @@ func TestSetNamesWhatIsWrong(t *testing.T) {
 		{"workers={a: 2}", "--set workers={a: 2}: a group of keys is not a whole number"},
 		{"workers=!!x", `--set workers=!!x: "!!x" is not a whole number`},
 		{"workers=1e30", "--set workers=1e30: 1e30 is too large or negative for a whole number"},
+		{"router.queue_threshold_tokens=many", `--set router.queue_threshold_tokens=many: "many" is not a whole number`},
+		{"router.queue_threshold_tokens=0.5", "--set router.queue_threshold_tokens=0.5: router.queue_threshold_tokens: 0.5 is not a whole number"},
+		{"router.policy_classes=[{quantum: 1.5}]", "--set router.policy_classes=[{quantum: 1.5}]: router.policy_classes.quantum: 1.5 is not a whole number"},
+		{"router.policy_classes=[{quantum: x}]", `--set router.policy_classes=[{quantum: x}]: "x" is not a whole number`},
+		{"router.policy_classes=[{request_queue_limit_per_worker: 1.5}]", "--set router.policy_classes=[{request_queue_limit_per_worker: 1.5}]: router.policy_classes.request_queue_limit_per_worker: 1.5 is not a whole number"},
+		{"router.policy_classes=3", "--set router.policy_classes=3: int was used where sequence is expected"},
+		{"router.policy_classes=[{quantun: 1}]", `--set router.policy_classes=[{quantun: 1}]: unknown key "quantun"`},
 		{"seed=-1", "--set seed=-1: -1 is too large or negative for a whole number"},
 		{"load.speed=fast", `--set load.speed=fast: "fast" is not a number`},
 		{"engine.prefix_caching=maybe", `--set engine.prefix_caching=maybe: "maybe" is not true or false`},
@@ -90,6 +98,21 @@ func TestLoadConfig(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		} else if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", c.name, diff)
+		}
+	}
+}
+
+// Every key of a deployment has a line of help, and no other has.
+func TestKeyHelp(t *testing.T) {
+	keys := configKeys()
+	for _, key := range keys {
+		if keyHelp[key] == "" {
+			t.Errorf("%s has no help", key)
+		}
+	}
+	for key := range keyHelp {
+		if !slices.Contains(keys, key) {
+			t.Errorf("%s is no key", key)
 		}
 	}
 }

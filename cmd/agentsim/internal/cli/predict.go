@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
@@ -55,7 +56,7 @@ func predictFlags() []shortFlag {
 		{name: "gpu", path: "gpu", list: true, usage: "a name of 'agentsim gpus' (default h100-sxm)"},
 		{name: "tp", path: "parallelism.tensor", list: true, usage: "tensor parallelism (default: the smallest that fits)"},
 		{name: "workers", path: "workers", list: true, usage: "number of workers"},
-		{name: "router", path: "router.policy", list: true, usage: "routing policy: round-robin, random, power-of-two, least-loaded, sticky, kv"},
+		{name: "router", path: "router.policy", list: true, usage: "routing policy: " + strings.Join(router.Policies(), ", ")},
 		{name: "concurrency", path: "load.concurrency", list: true, usage: "root programs that live at a time; sets load.mode"},
 		{name: "rate", path: "load.rate", list: true, usage: "root programs per second, Poisson; sets load.mode"},
 		{name: "mode", path: "load.mode", usage: "arrivals: recorded, closed, concurrency, poisson"},
