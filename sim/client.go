@@ -44,101 +44,78 @@ func (r *run) send(inst *instance, call int32, at time.Duration) {
 }
 
 // resend puts another attempt of a call on its way. It goes on with the record of the first.
-func (r *run) resend(l *live, attempt uint8) {
-	delay := r.plan.Cost.RequestDelay(int(r.w.Calls[l.call].Input))
-	r.agenda.push(event{at: r.now + delay, kind: evRoute, call: l.call, inst: l.inst, attempt: attempt, record: l.record})
+func (r *run) resend(call int32, inst *instance, record int32, attempt uint8) {
+	delay := r.plan.Cost.RequestDelay(int(r.w.Calls[call].Input))
+	r.agenda.push(event{at: r.now + delay, kind: evRoute, call: call, inst: inst, attempt: attempt, record: record})
 }
 
-// dispatch submits a call to its router, or rejects it.
+// dispatch takes a call that reached its frontend, or rejects it when no engine can ever serve it.
 func (r *run) dispatch(e event) {
 	c := &r.w.Calls[e.call]
 	sent := r.now - r.plan.Cost.RequestDelay(int(c.Input))
 	rec := report.Request{Turn: e.call, Program: c.Program, Copy: e.inst.copy, Session: c.Session, Worker: -1,
 		Retries: e.attempt, Arrival: sent, Admitted: report.None,
 		FirstToken: report.None, End: report.None, Input: c.Input, Output: c.Output}
-	l := r.newLive()
-	l.inst, l.call, l.record = e.inst, e.call, e.record
+	record := e.record
 	if e.attempt == 0 {
-		l.record = int32(len(r.requests))
+		record = int32(len(r.requests))
 		r.requests = append(r.requests, rec)
 	} else { // the client has waited since its first attempt
-		rec.Arrival = r.requests[l.record].Arrival
+		rec.Arrival = r.requests[record].Arrival
+		rec.Held, rec.RouterQueued = r.requests[record].Held, r.requests[record].RouterQueued
 	}
-	r.requests[l.record] = rec
 	if r.rejects(c) {
-		r.refuse(l)
+		rec.Status, rec.End = report.Rejected, r.now
+		r.requests[record] = rec
+		e.inst.lost = true
+		r.callEnded(e.inst, e.call, r.now)
 		return
 	}
-	copy := e.inst.copy
-	if r.options.private {
-		copy = uint32(e.inst.program) + 1
-	}
+	r.requests[record] = rec
 	r.fruitless = 0
-	l.Path = r.path(c, copy, l.Path[:0])
-	l.Input, l.Output = c.Input, c.Output
-	l.MaxOutput = int32(min(r.plan.Client.MaxTokens, r.plan.MaxModelLen-int(c.Input)))
-	r.describe(l, c)
+	l := r.newLive()
+	l.inst, l.call, l.record, l.cameAt = e.inst, e.call, record, r.now
+	r.prepare(l, c)
 	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
 		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
 	}
-	r.act(r.router(l.route.Session).Submit(r.now, &l.route))
+	r.enter(l)
 }
 
-// describe tells the router what it knows of a call.
-func (r *run) describe(l *live, c *trace.Call) {
-	session := func(index int32) uint64 { return uint64(l.inst.copy)<<32 | uint64(index) }
-	hints := c.Turn.Hints
-	l.route = router.Request{ID: l.ID, Session: session(c.Session), Parent: session(r.parents[c.Session]),
-		Input: c.Input, PromptBlocks: c.Input / int32(r.plan.Engine.BlockSize), Path: l.Path, Pinned: -1, Preferred: -1,
-		StrictPriority: hints.StrictPriority, PriorityJump: float64(hints.Priority), ExpectedOutput: max(0, hints.OSL),
-		Class: hints.PolicyClass}
-	l.worker = -1
-}
-
-// tokens is how many tokens of a routed call are in its engine's KV cache.
-func (r *run) tokens(q *router.Request) int32 {
-	l := r.lives[q.ID]
-	return r.engines[l.worker].Tokens(r.now, &l.Request)
-}
-
-// act enqueues what a router has placed and ends what it has rejected.
-func (r *run) act(decisions []router.Decision) {
-	for _, d := range decisions {
-		l := r.lives[d.Request.ID]
-		if d.Rejected != router.Placed {
-			r.result.Refused[d.Rejected].add(&r.w.Calls[l.call])
-			r.inFlight--
-			r.refuse(l)
-			continue
-		}
-		l.worker = int32(d.Worker)
-		r.requests[l.record].Worker = l.worker
-		if r.plan.Deployment.Workload.WarmStart {
-			l.History = l.inst.history(l.call, &r.w.Calls[l.call])
-		}
-		r.engines[d.Worker].Enqueue(r.now, &l.Request)
-		r.touch(d.Worker, r.now)
+// prepare fills in what engine, router and program scheduler need to know of a call.
+func (r *run) prepare(l *live, c *trace.Call) {
+	p := r.plan
+	copy := l.inst.copy
+	if r.options.private {
+		copy = uint32(l.inst.program) + 1
 	}
-}
-
-// drain lets the routers place what waits, after the step ends of this instant have freed workers.
-func (r *run) drain() {
-	for _, rt := range r.routers {
-		if rt.Waiting() > 0 {
-			r.act(rt.Drain(r.now))
-		}
+	l.Path = r.path(c, copy, l.Path[:0])
+	l.Input, l.Output = c.Input, c.Output
+	l.MaxOutput = int32(min(p.Client.MaxTokens, p.MaxModelLen-int(c.Input)))
+	if p.Deployment.Workload.WarmStart {
+		l.History = l.inst.history(l.call, c)
 	}
-}
-
-// refuse ends a call that is rejected.
-func (r *run) refuse(l *live) {
-	rec := &r.requests[l.record]
-	rec.Status, rec.End = report.Rejected, r.now
-	inst, call := l.inst, l.call
-	r.freeLive(l)
-	inst.lost = true
-	r.callEnded(inst, call, r.now)
+	hints := p.hints(r.w, l.call)
+	salt := uint64(l.inst.copy) << 32
+	l.Session = salt | uint64(c.Session)
+	l.route = router.Request{ID: l.ID, Session: l.Session, Parent: salt | uint64(r.parents[c.Session]), Input: c.Input,
+		PromptBlocks: c.Input / int32(p.Engine.BlockSize), Path: l.Path, Pinned: -1, Preferred: -1, ExpectedOutput: max(0, hints.OSL),
+		StrictPriority: hints.StrictPriority, PriorityJump: float64(hints.Priority), Class: hints.PolicyClass}
+	switch p.Engine.Scheduling {
+	case "priority":
+		l.Rank = -int64(hints.Priority)
+	case "continuum":
+		l.Rank = int64(l.inst.begun)
+	}
+	if p.Engine.KVEviction == "priority" {
+		l.Priority = hints.Priority
+	}
+	l.labelled = r.labelled(l, c)
+	l.final = r.final(l.call, c)
+	if r.continuum != nil {
+		r.continuum.returned(r.now, l.Session)
+	}
 }
 
 // rejects tells whether a call can never be served, and counts why.
@@ -187,14 +164,28 @@ func (r *run) freeLive(l *live) {
 func (r *run) complete(l *live, end time.Duration) {
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Completed, end
+	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.copyCounts(l, rec)
-	r.router(l.route.Session).Done(r.now, &l.route)
-	r.inFlight--
 	inst, call := l.inst, l.call
 	inst.record.Model += end - rec.Arrival
-	inst.record.Queued += rec.Admitted - rec.Arrival
+	inst.record.Queued += rec.Admitted - rec.Arrival - rec.Held
+	inst.record.Paused += rec.Held
+	r.retain(l)
+	r.leave(l, true)
+	r.inFlight--
 	r.freeLive(l)
 	r.callEnded(inst, call, end)
+}
+
+// retain pins the KV of a session that calls a tool, for as long as continuum says.
+func (r *run) retain(l *live) {
+	turn := r.w.Calls[l.call].Turn
+	if r.continuum == nil || l.final || len(turn.ToolCalls) == 0 && !r.callsTool(l.call) {
+		return
+	}
+	if lease := r.continuum.lease(r.now, l.Session, turn, l.Input+l.Output); lease > 0 {
+		r.engines[l.worker].Pin(r.now, l.Session, l.Path, l.Input+max(l.Output-1, 0), r.now+lease)
+	}
 }
 
 func (r *run) copyCounts(l *live, rec *report.Request) {
@@ -223,22 +214,7 @@ func (r *run) giveUp() {
 	if l.seq != d.seq {
 		return
 	}
-	rec := &r.requests[l.record]
-	rec.Status, rec.End = report.Failed, r.now
-	r.copyCounts(l, rec)
-	r.router(l.route.Session).Done(r.now, &l.route)
-	if l.worker >= 0 {
-		r.engines[l.worker].Cancel(r.now, &l.Request)
-		r.touch(int(l.worker), r.now)
-	}
-	r.inFlight--
-	l.gone, l.seq = true, 0 // the slot is not reused: the engine may hold the request until its step ends
-	if int(rec.Retries) < r.plan.Client.Retries {
-		r.resend(l, rec.Retries+1)
-		return
-	}
-	l.inst.lost = true
-	r.callEnded(l.inst, l.call, r.now)
+	r.fail(l)
 }
 
 // callEnded lets go those that wait for the call, which ended at end, now or a little later.
@@ -293,6 +269,7 @@ func (r *run) uncalled(inst *instance) {
 // programEnded records a program and frees its slot.
 func (r *run) programEnded(inst *instance, end time.Duration) {
 	r.fruitless++
+	r.open(inst)
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)
 	if r.arrivals.atOnce() > 0 {

@@ -34,8 +34,10 @@ type Deployment struct {
 	Cost   Cost              `yaml:"cost"`
 	// Hints are rules that give hints to calls whose agents sent none.
 	Hints []HintRule `yaml:"hints,omitempty"`
-	SLO   SLO        `yaml:"slo"`
-	Seed  uint64     `yaml:"seed"`
+	// Faults take workers away and bring them back.
+	Faults []Fault `yaml:"faults,omitempty"`
+	SLO    SLO     `yaml:"slo"`
+	Seed   uint64  `yaml:"seed"`
 }
 
 // Parallelism is how one worker is spread over GPUs. Tensor 0 takes the smallest that fits.
@@ -87,6 +89,22 @@ type Engine struct {
 type Router struct {
 	router.Settings `yaml:",inline"`
 	Frontends       int `yaml:"frontends"`
+	// MaxPrograms is how many programs may send requests at a time: none, a number, or auto.
+	MaxPrograms string `yaml:"max_programs"`
+	// ThunderAgent tunes the program scheduler that goes with policy thunderagent.
+	ThunderAgent ThunderAgent `yaml:"thunderagent"`
+	// Unlabelled is the share of programs whose requests name no session, so that no program scheduler sees them.
+	Unlabelled float64 `yaml:"unlabelled"`
+}
+
+// ThunderAgent chooses a version of the program scheduler and what differs from it.
+type ThunderAgent struct {
+	// Preset is one of thunderagent.Presets; "" is the first.
+	Preset string `yaml:"preset"`
+	// Gates is on, or none: then it holds and pauses nothing.
+	Gates string `yaml:"gates"`
+	// Parameters are keys of thunderagent.Settings with other values than the preset's.
+	Parameters map[string]any `yaml:"parameters,omitempty"`
 }
 
 // Load is how the work arrives.
@@ -123,6 +141,9 @@ type Client struct {
 	// MaxTokens is the output tokens that every call allows, for which SGLang and TensorRT-LLM reserve KV; 0 is just
 	// what the call generates.
 	MaxTokens int `yaml:"max_tokens"`
+	// SessionFinal says which calls tell that their session ends: recorded (as in the trace), last, never, or auto:
+	// recorded where the trace has any, else last.
+	SessionFinal string `yaml:"session_final"`
 }
 
 // Workload is how the trace is read.
@@ -155,9 +176,9 @@ func Default() Deployment {
 		GPU: "h100-sxm", Workers: 1,
 		Parallelism: Parallelism{Tensor: 0, Pipeline: 1, Data: 1, Expert: 1},
 		Engine:      Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVEviction: "lru", KVBlocks: "auto"},
-		Router:      Router{Settings: router.Defaults("kv"), Frontends: 1},
+		Router:      Router{Settings: router.Defaults("kv"), Frontends: 1, MaxPrograms: "none", ThunderAgent: ThunderAgent{Gates: "on"}},
 		Load:        Load{Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"},
-		Client:      Client{Timeout: 900 * time.Second},
+		Client:      Client{Timeout: 900 * time.Second, SessionFinal: "auto"},
 		Workload:    Workload{Outputs: "inferred", MaxContext: "reject", WarmStart: true},
 		SLO:         SLO{TTFT: 2 * time.Second, ITL: 50 * time.Millisecond},
 		Seed:        1,
@@ -287,6 +308,9 @@ func (d *Deployment) check() error {
 	if err := d.checkHints(); err != nil {
 		return err
 	}
+	if err := d.checkFaults(); err != nil {
+		return err
+	}
 	return d.checkChoices()
 }
 
@@ -298,6 +322,8 @@ func (d *Deployment) checkChoices() error {
 	for _, c := range []choice{
 		{"load.mode", d.Load.Mode, []string{"", "recorded", "closed", "concurrency", "poisson", "rollout"}},
 		{"engine.kv_eviction", d.Engine.KVEviction, []string{"", "lru", "priority"}},
+		{"router.thunderagent.gates", d.Router.ThunderAgent.Gates, []string{"", "on", "none"}},
+		{"client.session_final", d.Client.SessionFinal, []string{"", "auto", "recorded", "last", "never"}},
 		{"load.start", d.Load.Start, []string{"ramp", "snapshot"}},
 		{"workload.max_context", d.Workload.MaxContext, []string{"reject", "truncate", "split"}},
 	} {
@@ -323,6 +349,8 @@ func (d *Deployment) checkChoices() error {
 		}
 	}
 	switch {
+	case !(d.Router.Unlabelled >= 0 && d.Router.Unlabelled <= 1):
+		return bad("router.unlabelled", "%v is out of range, want 0 to 1", d.Router.Unlabelled)
 	case !(d.Load.Speed >= 1e-6 && d.Load.Speed <= 1e6):
 		return bad("load.speed", "%v is out of range, want 1e-6 to 1e6", d.Load.Speed)
 	case d.Load.Rate != 0 && !(d.Load.Rate >= 1e-6 && d.Load.Rate <= 1e6):

@@ -6,7 +6,8 @@ import "time"
 type eventKind uint8
 
 const (
-	evSlot  eventKind = iota // a program ended; its slot takes the next one
+	evFault eventKind = iota // a worker goes or comes
+	evSlot                   // a program ended; its slot takes the next one
 	evStart                  // a program begins
 	evDone                   // a call that is not served here ends
 	evRoute                  // a call reaches the router

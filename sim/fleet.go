@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/bits"
 	"slices"
 	"time"
 
@@ -10,35 +9,26 @@ import (
 	"github.com/agentsim/agentsim/sim/kvcache"
 )
 
-// fleet is the engines of a deployment, the routers in front of them, and when each engine is next due.
+// fleet is the engines of a deployment, and when each is next due.
 type fleet struct {
 	plan    *Plan
 	engines []*engine.Engine
-	routers []*router.Router
 	history *engine.History
-	events  bool // the routers want KV events
 	due     timetable
 	// dirty are the engines to schedule at the present instant.
 	dirty  []int
 	marked []bool
 }
 
-// newFleet builds the fleet for a prefix tree of the given number of nodes; with 0 it keeps no history.
-func newFleet(p *Plan, nodes int) (*fleet, error) {
+// newFleet builds the fleet for a prefix tree of the given number of nodes; with 0 it keeps no history. The engines tell
+// of KV events if anybody wants them.
+func newFleet(p *Plan, nodes int, events bool) (*fleet, error) {
 	f := &fleet{plan: p, marked: make([]bool, p.Ranks)}
 	if nodes > 0 {
 		f.history = engine.NewHistory(nodes)
 	}
-	for i := range p.Router.Frontends {
-		r, err := router.New(p.Router.Settings, p.pool(), p.Seed+uint64(i))
-		if err != nil {
-			return nil, err
-		}
-		f.routers = append(f.routers, r)
-		f.events = f.events || r.WantsEvents()
-	}
 	for i := range p.Ranks {
-		e, err := p.newEngine(i, f.events, f.history)
+		e, err := p.newEngine(i, events, f.history)
 		if err != nil {
 			return nil, err
 		}
@@ -48,16 +38,11 @@ func newFleet(p *Plan, nodes int) (*fleet, error) {
 	return f, nil
 }
 
-// pool is what the routers know of the engines.
-func (p *Plan) pool() router.Pool {
-	return router.Pool{Workers: p.Ranks, BlockSize: p.Engine.BlockSize, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens, KVBlocks: p.Blocks}
-}
-
 // newEngine builds the engine of a rank.
 func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engine.Engine, error) {
 	kv := kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks, PrefixCaching: p.Engine.PrefixCaching, Events: events}
 	o := engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
-		StateBlocks: p.StateBlocks, Ranked: p.ranked(), Worker: rank}
+		StateBlocks: p.StateBlocks, Ranked: p.ranked(), Groups: p.groups(), Worker: rank}
 	switch p.Engine.Kind {
 	case "vllm":
 		o.ReserveFull = p.Engine.Admission == "full"
@@ -82,13 +67,17 @@ func (p *Plan) ranked() bool {
 	return p.Engine.Scheduling == "priority" || p.Engine.Scheduling == "continuum"
 }
 
-// router returns the frontend of a session.
-func (f *fleet) router(session uint64) *router.Router {
-	if len(f.routers) == 1 {
-		return f.routers[0]
+// pool is what the routers know of the engines.
+func (p *Plan) pool() router.Pool {
+	return router.Pool{Workers: p.Ranks, BlockSize: p.Engine.BlockSize, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens, KVBlocks: p.Blocks}
+}
+
+// groups is the number of program schedulers that ask the engines what their requests have generated.
+func (p *Plan) groups() int {
+	if p.scheduler == nil {
+		return 0
 	}
-	h, _ := bits.Mul64(session*0x9e3779b97f4a7c15, uint64(len(f.routers)))
-	return f.routers[h]
+	return p.Router.Frontends
 }
 
 // touch notes that an engine got or lost a request at now, and schedules it at this instant if it is at a step
@@ -105,19 +94,6 @@ func (f *fleet) mark(worker int) {
 	if !f.marked[worker] {
 		f.marked[worker] = true
 		f.dirty = append(f.dirty, worker)
-	}
-}
-
-// publish passes the KV events of an engine's step to the routers.
-func (f *fleet) publish(worker int, at time.Duration) {
-	for _, ev := range f.engines[worker].Events() {
-		for _, r := range f.routers {
-			if ev.Removed {
-				r.Removed(at, worker, ev.Span)
-			} else {
-				r.Stored(at, worker, ev.Span)
-			}
-		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsim/agentsim/models"
-	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -28,6 +28,10 @@ type Plan struct {
 	AutoBlocks bool
 
 	maxGap, humanCap time.Duration // -1: none
+	// scheduler is the settings of the program scheduler, nil for none; patience is how many of its ticks in a row find
+	// nothing else to come before what it holds is given up.
+	scheduler *thunderagent.Settings
+	patience  int
 }
 
 // Resolve looks up, computes and checks everything that a run of the deployment needs. Errors are ConfigErrors or name
@@ -62,10 +66,10 @@ func (d Deployment) Resolve() (*Plan, error) {
 		return nil, err
 	}
 	p.Ranks = d.Workers * d.Parallelism.Data
-	if _, err := router.New(d.Router.Settings, p.pool(), d.Seed); err != nil {
-		return nil, &ConfigError{"", err.Error()}
-	}
 	if err := p.resolveBlocks(); err != nil {
+		return nil, err
+	}
+	if err := p.resolveRouter(); err != nil {
 		return nil, err
 	}
 	p.settle()

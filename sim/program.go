@@ -23,6 +23,9 @@ type instance struct {
 	lost    bool // a call was rejected or failed
 	begun   time.Duration
 	cut     bool // time was up before its last call
+	// admitted tells that the gate let the program through, kept are the requests that it keeps until then.
+	admitted bool
+	kept     []*live
 	// skip is the calls that a snapshot start leaves out, by index, and warm the tokens that they computed for those
 	// that follow them; nil for none.
 	skip []bool

@@ -25,6 +25,7 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		Rejections:     r.rejections(),
 		Workers:        r.workers(),
 		KV:             r.kv(),
+		Scheduler:      r.scheduler(),
 		Warnings:       r.warnings(),
 		Approximations: r.approximations(),
 	}
@@ -133,20 +134,29 @@ func (r *Result) rejections() []report.Rejection {
 			"with up to %d tokens they do not fit the %d tokens of a worker's KV cache (engine.kv_blocks, --tp)",
 			n.Tokens, r.Plan.Blocks*r.Plan.Engine.BlockSize)})
 	}
-	for reason, n := range r.Refused {
-		if n.Calls > 0 {
-			list = append(list, report.Rejection{Count: n.Calls, Why: refusals[reason]})
-		}
+	for _, n := range r.Refused {
+		list = append(list, report.Rejection{Count: n.Calls, Why: refusals[n.Why]})
 	}
 	return list
 }
 
-// refusals say why routers reject calls and what to do.
-var refusals = [router.Reasons]string{
-	router.Overloaded: "all workers exceed a threshold (router.active_decode_blocks_threshold, active_prefill_tokens_threshold)",
-	router.QueueFull:  "the router queue is at a limit of its class (router.policy_classes)",
-	router.NoWorker:   "no worker is left",
-	router.WorkerGone: "the worker that they are bound to is gone (router.session_affinity)",
+// refusals say why desks refuse calls and what to do.
+var refusals = map[string]string{
+	router.Overloaded.String(): "all workers exceed a threshold (router.active_decode_blocks_threshold, active_prefill_tokens_threshold)",
+	router.QueueFull.String():  "the router queue is at a limit of its class (router.policy_classes)",
+	router.NoWorker.String():   "no worker is left (faults)",
+	router.WorkerGone.String(): "the worker that they are bound to is gone (router.session_affinity, faults)",
+	schedulerFull:              "the program scheduler's table is full (router.thunderagent.parameters: max_tracked_requests)",
+}
+
+// scheduler reports what the program schedulers did in the whole run.
+func (r *Result) scheduler() *report.Scheduler {
+	s := r.Scheduler
+	if s == nil {
+		return nil
+	}
+	return &report.Scheduler{Pauses: s.Pauses, Marks: s.Marks, Resumes: s.Resumes, ForcedResumes: s.ForcedResumes,
+		Migrations: s.Migrations, PausedPeak: s.PausedPeak}
 }
 
 // warnings say what was left out of the run.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
@@ -24,6 +25,8 @@ type Options struct {
 	Check bool
 	// Progress, when set, counts ended calls.
 	Progress *atomic.Int64
+	// Decisions, when set, gets every decision of the program schedulers.
+	Decisions func(thunderagent.Event)
 	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
 	// back as mode recorded does.
 	private, hold bool
@@ -45,8 +48,26 @@ type Result struct {
 	Dropped, Uncalled int
 	// TooLong and TooLarge describe rejected calls: longer than the model takes, larger than the KV cache.
 	TooLong, TooLarge Rejected
-	// Refused describes calls that routers rejected, by reason.
-	Refused [router.Reasons]Rejected
+	// Refused counts calls that no worker took, by reason, in the order in which the reasons came up.
+	Refused []Refused
+	// Scheduler sums up the program schedulers of all frontends; nil without any.
+	Scheduler *thunderagent.Stats
+}
+
+// Refused is how many calls a router or a program scheduler turned away for one reason.
+type Refused struct {
+	Why   string
+	Calls int64
+}
+
+func (r *Result) refuse(why string) {
+	for i := range r.Refused {
+		if r.Refused[i].Why == why {
+			r.Refused[i].Calls++
+			return
+		}
+	}
+	r.Refused = append(r.Refused, Refused{why, 1})
 }
 
 // Rejected sums up calls that were rejected for one reason.
@@ -61,35 +82,50 @@ func (r *Rejected) add(c *trace.Call) {
 	r.Tokens = max(r.Tokens, c.Input+c.Output)
 }
 
-// live is a call on its way through router and engine.
+// live is a call on its way through a desk and an engine.
 type live struct {
 	engine.Request
 	route  router.Request
+	ticket thunderagent.Request
 	inst   *instance
 	call   int32
 	record int32 // index in run.requests
 	worker int32
 	seq    uint64 // tells reuses of the slot apart
 	gone   bool   // the client gave up
+
+	stage    stage
+	labelled bool // it names its session
+	final    bool // it is the last of its session
+	tracked  bool // it is in the table of its desk
+	// cameAt is when it came to its desk, submitted when to the router. It was held and queued for so long.
+	cameAt, submitted, held, queued time.Duration
 }
 
 // run is the state of a simulation.
 type run struct {
 	*fleet
-	arrivals *arrivals
-	parents  []int32 // by session: its parent, or itself
-	w        *trace.Workload
-	options  Options
-	now      time.Duration
-	agenda   agenda
-	timeouts deadlines
-	lives    []*live
-	idle     []int32
-	seq      uint64
-	inFlight int
-	requests []report.Request
-	programs []report.Program
-	cut      []*instance // programs that time was up for
+	desks     []*desk
+	gate      gate
+	continuum *continuum // nil: none
+	down      []bool     // by rank: its worker is gone
+	finals    marks      // whether the trace marks the ends of sessions
+	parents   []int32    // by session: its parent, or itself
+	// idleTicks counts ticks since anything else happened.
+	idleTicks int
+	arrivals  *arrivals
+	w         *trace.Workload
+	options   Options
+	now       time.Duration
+	agenda    agenda
+	timeouts  deadlines
+	lives     []*live
+	idle      []int32
+	seq       uint64
+	inFlight  int
+	requests  []report.Request
+	programs  []report.Program
+	cut       []*instance // programs that time was up for
 	// fruitless counts the programs that ended since a call was last served or set to a later time.
 	fruitless int
 	// borders are those of the window that are to come; passed counts, by engine, those that its steps have passed.
@@ -108,15 +144,23 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	if o.private {
 		nodes = 0
 	}
-	f, err := newFleet(p, nodes)
+	r := &run{arrivals: newArrivals(p, w), parents: parents(w), w: w, options: o, down: make([]bool, p.Ranks),
+		result: &Result{Plan: p, Workload: w, Gaps: gaps}}
+	err := r.newDesks(p)
+	if err == nil {
+		r.fleet, err = newFleet(p, nodes, r.desks[0].router.WantsEvents())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("building deployment %q: %w", p.Name, err)
 	}
-	r := &run{fleet: f, arrivals: newArrivals(p, w), parents: parents(w), w: w, options: o,
-		result: &Result{Plan: p, Workload: w, Gaps: gaps}}
 	r.arrivals.hold = r.arrivals.hold || o.hold
-	for _, rt := range f.routers {
-		rt.Tokens = r.tokens
+	if !o.private {
+		if r.gate.limit, err = p.maxPrograms(); err != nil {
+			return nil, err
+		}
+		if p.Engine.Scheduling == "continuum" {
+			r.continuum = newContinuum(p)
+		}
 	}
 	if p.Load.Duration > 0 {
 		r.stop = p.Load.Warmup + p.Load.Duration
@@ -141,6 +185,11 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 
 // openDoors schedules the first programs.
 func (r *run) openDoors() {
+	if !r.options.private {
+		for i := range r.plan.Faults {
+			r.agenda.push(event{at: r.plan.Faults[i].At, kind: evFault, call: int32(i)})
+		}
+	}
 	slots := r.arrivals.atOnce()
 	if slots == 0 {
 		r.scheduleStart()
@@ -173,12 +222,21 @@ func (r *run) loop(ctx context.Context) error {
 		if !r.timeouts.empty() {
 			at = min(at, r.timeouts.list[r.timeouts.head].at)
 		}
+		tick := r.nextTick()
 		if at == engine.Never {
-			if r.inFlight > 0 {
+			if r.inFlight == 0 {
+				return nil
+			}
+			if tick == engine.Never {
 				return fmt.Errorf("%d requests wait at %v and nothing is left to happen", r.inFlight, r.now)
 			}
-			return nil
+			if r.idleTicks++; r.idleTicks > r.plan.patience {
+				return nil // what is held stays unfinished
+			}
+		} else if at < tick {
+			r.idleTicks = 0
 		}
+		at = min(at, tick)
 		if len(r.borders) > 0 {
 			at = min(at, r.borders[0])
 		}
@@ -197,6 +255,9 @@ func (r *run) loop(ctx context.Context) error {
 			r.giveUp()
 		}
 		r.drain()
+		if tick == r.now {
+			r.tick()
+		}
 		for !r.agenda.empty() && r.agenda.next() == r.now {
 			r.handle(r.agenda.pop())
 			if r.arrivals.total < 0 && r.fruitless > len(r.arrivals.order)+r.plan.Load.Concurrency {
@@ -212,9 +273,10 @@ func (r *run) loop(ctx context.Context) error {
 // boundary schedules the engines that are at a step boundary now. Arrivals may have cut a leap short at this very
 // instant; such an engine ends its step first.
 func (r *run) boundary() error {
-	for _, w := range r.dirty {
-		if r.engines[w].Next() == r.now {
+	for i := 0; i < len(r.dirty); i++ { // which grows by what a step's end lets go
+		if w := r.dirty[i]; r.engines[w].Next() == r.now {
 			r.endStep(w)
+			r.drain()
 		}
 	}
 	if err := r.schedule(r.now, r.scheduled); err != nil {
@@ -235,6 +297,7 @@ func (r *run) endStep(worker int) {
 	outcomes := e.EndStep()
 	r.due.set(worker, engine.Never)
 	r.mark(worker)
+	r.publish(worker)
 	delay := r.plan.Cost.TokenDelay()
 	for _, o := range outcomes {
 		l := r.lives[o.Request.ID]
@@ -244,7 +307,7 @@ func (r *run) endStep(worker int) {
 		rec := &r.requests[l.record]
 		switch o.Kind {
 		case engine.FirstToken:
-			r.router(l.route.Session).FirstToken(&l.route)
+			r.desk(l.route.Session).router.FirstToken(&l.route)
 			if l.Output > 0 && rec.FirstToken == report.None {
 				rec.FirstToken = r.now + delay
 			}
@@ -252,7 +315,6 @@ func (r *run) endStep(worker int) {
 			r.complete(l, r.now+delay*time.Duration(l.Output))
 		}
 	}
-	r.publish(worker, r.now)
 	r.passBorders(worker)
 }
 
@@ -291,6 +353,9 @@ func (r *run) scheduled(outcomes []engine.Outcome) {
 			if rec := &r.requests[l.record]; rec.Admitted == report.None {
 				rec.Admitted = r.now
 				rec.Hit = l.Hit
+				if r.continuum != nil {
+					r.continuum.waited(r.now - l.cameAt)
+				}
 				rec.Warm = min(l.Warmed, l.Hit)
 			}
 		}
@@ -311,6 +376,8 @@ func (r *run) handle(e event) {
 		r.callEnded(e.inst, e.call, r.now)
 	case evRoute:
 		r.dispatch(e)
+	case evFault:
+		r.strike(r.plan.Faults[e.call])
 	}
 }
 
@@ -362,6 +429,7 @@ func (r *run) finish() *Result {
 		r.programs = append(r.programs, inst.record)
 	}
 	res.Requests, res.Programs, res.End = r.requests, r.programs, r.now
+	res.Scheduler = r.schedulerStats()
 	for i, e := range r.engines {
 		if r.passed[i] == 1 { // the run ended first
 			res.Engines[i] = e.Close(r.now)

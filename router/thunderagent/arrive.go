@@ -19,7 +19,7 @@ func (t *Table) Arrive(now time.Duration, r *Request) ([]Release, error) {
 	e := t.entry(r.Session)
 	t.idle.remove(e)
 	t.requests++
-	*r = Request{Session: r.Session, Input: r.Input, Final: r.Final, Pin: r.Pin, Path: r.Path, PromptBlocks: r.PromptBlocks, tracked: true}
+	*r = Request{ID: r.ID, Session: r.Session, Input: r.Input, Final: r.Final, Pin: r.Pin, Path: r.Path, PromptBlocks: r.PromptBlocks, tracked: true}
 	e.waiting = append(e.waiting, r)
 	t.try(now, e)
 	return t.out, nil

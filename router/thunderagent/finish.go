@@ -79,6 +79,6 @@ func (t *Table) untrack(e *entry, r *Request) {
 	} else {
 		e.waiting = slices.DeleteFunc(e.waiting, func(q *Request) bool { return q == r })
 	}
-	*r = Request{Session: r.Session, Input: r.Input, Final: r.Final, Pin: r.Pin, Path: r.Path, PromptBlocks: r.PromptBlocks}
+	*r = Request{ID: r.ID, Session: r.Session, Input: r.Input, Final: r.Final, Pin: r.Pin, Path: r.Path, PromptBlocks: r.PromptBlocks}
 	t.requests--
 }

@@ -36,6 +36,33 @@ type Stats struct {
 	MaxOver int64
 }
 
+// Add adds the counts of another table. Peaks add up too: an upper bound of what both had at a time.
+func (s *Stats) Add(o Stats) {
+	s.Admitted += o.Admitted
+	s.Deferred += o.Deferred
+	s.Pauses += o.Pauses
+	s.Marks += o.Marks
+	s.Resumes += o.Resumes
+	s.ForcedResumes += o.ForcedResumes
+	s.Migrations += o.Migrations
+	s.Expired += o.Expired
+	s.Evicted += o.Evicted
+	s.PausedPeak += o.PausedPeak
+	s.Paused += o.Paused
+	s.LongestWait = max(s.LongestWait, o.LongestWait)
+	s.Waits.N += o.Waits.N
+	s.Waits.Size += o.Waits.Size
+	s.Waits.Wait += o.Waits.Wait
+	s.Waits.SizeSize += o.Waits.SizeSize
+	s.Waits.WaitWait += o.Waits.WaitWait
+	s.Waits.Cross += o.Waits.Cross
+	s.Programs += o.Programs
+	s.PausedPrograms += o.PausedPrograms
+	s.Used += o.Used
+	s.UsedPeak += o.UsedPeak
+	s.MaxOver = max(s.MaxOver, o.MaxOver)
+}
+
 // Moments are the sums behind the mean and correlation of sizes in tokens and waits in seconds.
 type Moments struct {
 	N                                     int64

@@ -33,6 +33,8 @@ import (
 // spans of Path, alone until Complete or Abort. Requests without a session do not come here: they are load that the
 // table does not see ([U] puts them all into one program; a caller can give them one session).
 type Request struct {
+	// ID is the caller's.
+	ID int32
 	// Session names the program. Each session is a program of its own: a parent and its subagents are not merged, and a
 	// paused parent does not stop its children.
 	Session uint64

@@ -158,6 +158,7 @@ type cache interface {
 	Finish(t *kvcache.Table, tokens int32)
 	Release(t *kvcache.Table)
 	Warm(path []trace.Span, blocks int32) int
+	Flush()
 	Check() error
 }
 
@@ -352,6 +353,12 @@ func (e *Engine) Cut(now time.Duration) {
 	if e.busy {
 		e.truncate(now)
 	}
+}
+
+// Flush forgets all cached tokens that nobody refers to, as a worker does that starts anew.
+func (e *Engine) Flush(now time.Duration) {
+	e.integrate(now, float64(e.kv.Used()))
+	e.cache.Flush()
 }
 
 // Restart lets Stats begin anew at now, between steps.

@@ -70,6 +70,13 @@ func (p *Pool) Drop(s trace.Span) (dropped, left int) {
 	return dropped, left
 }
 
+// Flush drops all cached blocks that nobody refers to.
+func (p *Pool) Flush() {
+	for _, s := range p.Under(func(trace.Key) bool { return true }) {
+		p.Drop(s)
+	}
+}
+
 // overlaps tells whether a spare run has blocks of r.
 func overlaps(spare []*run, r *run) bool {
 	return slices.ContainsFunc(spare, func(s *run) bool { return s.from < r.to && s.to > r.from })

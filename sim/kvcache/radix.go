@@ -101,6 +101,9 @@ func (r *Radix) Evict(want int) {
 	}
 }
 
+// Flush evicts all blocks that nobody refers to.
+func (r *Radix) Flush() { r.Evict(r.Blocks + 1) }
+
 // Take takes n fresh blocks.
 func (r *Radix) Take(n int) { r.fresh -= n }
 

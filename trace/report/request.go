@@ -34,6 +34,9 @@ type Request struct {
 	// Arrival is when the client sent it, Admitted when an engine first scheduled it, FirstToken and End when the
 	// client saw the first and the last token.
 	Arrival, Admitted, FirstToken, End time.Duration
+	// Held is the time that a program scheduler or a cap on programs held it, RouterQueued that in the router's queue,
+	// over all attempts.
+	Held, RouterQueued time.Duration
 
 	Input, Output int32
 	// Hit is the prompt tokens found in the prefix cache at first admission; Warm is the part of Hit that was made

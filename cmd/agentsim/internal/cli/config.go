@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -176,6 +177,19 @@ func set(d *sim.Deployment, assignment string) error {
 			}
 		}
 		d.Models = models
+		return nil
+	}
+	if key, ok := strings.CutPrefix(path, "router.thunderagent.parameters."); ok {
+		parameters := maps.Clone(d.Router.ThunderAgent.Parameters)
+		if parameters == nil {
+			parameters = map[string]any{}
+		}
+		var v any
+		if err := yaml.Unmarshal([]byte(value), &v); err != nil {
+			return usagef("--set %s: %q is not a YAML value", assignment, value)
+		}
+		parameters[key] = v
+		d.Router.ThunderAgent.Parameters = parameters
 		return nil
 	}
 	if !slices.Contains(configKeys(), path) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim"
 )
 
@@ -68,6 +69,11 @@ var keyHelp = map[string]string{
 	"router.session_affinity.mode":                "off; soft: a session stays on its worker while that is eligible; hard: always. thunderagent and soft-affinity-load-guard imply soft",
 	"router.session_affinity.ttl":                 "idle time after which a session is free",
 	"router.session_affinity.by_parent":           "bind a session together with the others of its parent",
+	"router.max_programs":                         "programs that may send requests at a time, the others wait in order of arrival: none, a number, or auto (the best is searched for)",
+	"router.thunderagent.preset":                  "version of the program scheduler: " + strings.Join(thunderagent.Presets(), ", ") + "; empty is the first",
+	"router.thunderagent.gates":                   "on, or none: it holds and pauses nothing",
+	"router.thunderagent.parameters":              "what differs from the preset, by Dynamo's names: {pause_threshold: 0.9, scheduler_interval_seconds: 2}",
+	"router.unlabelled":                           "share of programs whose requests name no session, so that the program scheduler does not see them",
 	"router.frontends":                            "independent routers; a session stays on one",
 	"load.mode":                                   "recorded, closed, concurrency, poisson, or rollout (all programs begin at once); empty chooses by the trace",
 	"load.concurrency":                            "root programs that live at a time",
@@ -81,6 +87,7 @@ var keyHelp = map[string]string{
 	"load.start":                                  "ramp: programs begin with their first turn; snapshot: at random turns",
 	"client.timeout":                              "when clients give up; 0s never",
 	"client.max_tokens":                           "output tokens that each call allows, which sglang and trtllm reserve KV for; 0 is what it generates",
+	"client.session_final":                        "which calls tell that their session ends: recorded, last, never, or auto (recorded where the trace has any, else last)",
 	"client.retries":                              "how often they try again",
 	"workload.outputs":                            "generated tokens that later prompts share: inferred, or the bounds none and all",
 	"workload.max_context":                        "calls longer than the model takes: reject, truncate (keep the head) or split (new chain)",
@@ -90,6 +97,7 @@ var keyHelp = map[string]string{
 	"cost.prefill":                                "profile fixed: time of a step with any prefill, added to cost.decode",
 	"cost.decode":                                 "profile fixed: time of a step with any decode",
 	"hints":                                       "rules that give hints to calls: [{match: {subagent: true}, priority: 5}]",
+	"faults":                                      "workers that go and come back: [{at: 300s, worker: 1, action: remove}]",
 	"slo.ttft":                                    "bound of the time to first token for goodput; 0s is none",
 	"slo.itl":                                     "bound of a request's mean time per output token; 0s is none",
 	"slo.program":                                 "bound of a program's makespan; 0s is none",
