@@ -1,0 +1,322 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+	"github.com/agentsim/agentsim/trace/synth"
+)
+
+// fleetOf is a deployment of n workers with the given policy on which programs live by concurrency.
+func fleetOf(workers int, policy string, concurrency int) Deployment {
+	d := Default()
+	d.Name, d.Model, d.Parallelism.Tensor = policy, "qwen3-14b", 1
+	d.Workers, d.Router.Policy = workers, policy
+	d.Load.Mode, d.Load.Concurrency = "concurrency", concurrency
+	d.Client.Timeout = 0
+	return d
+}
+
+// With KV capacity that never binds on one worker nothing is ever held or evicted, and no policy differs from another.
+func TestPoliciesAgreeWithoutPressure(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 12, Seed: 3})
+	var base float64
+	for _, policy := range []string{"round-robin", "random", "power-of-two", "least-loaded", "sticky", "kv", "program-count", "two-tier", "lmetric",
+		"soft-affinity-load-guard", "thunderagent"} {
+		d := fleetOf(1, policy, 6)
+		d.Engine.KVBlocks = "1000000"
+		end := mustRun(t, w, d).End.Seconds()
+		if base == 0 {
+			base = end
+		}
+		if math.Abs(end/base-1) > 0.005 {
+			t.Errorf("%s ends after %.1f s, round-robin after %.1f s: want a difference below 0.5%%", policy, end, base)
+		}
+	}
+}
+
+// ThunderAgent holds what would thrash: every prompt then finds its prefix, where first come first served finds little.
+func TestThunderAgentKeepsTheCache(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 60, Seed: 3})
+	run := func(policy string) (*Result, *report.Run) {
+		d := fleetOf(1, policy, 30)
+		d.Engine.KVBlocks = "10000"
+		res := mustRun(t, w, d)
+		return res, res.Report(nil, nil)
+	}
+	_, kv := run("kv")
+	res, ta := run("thunderagent")
+	if kv.KV.HitRate.Value > 0.6 || ta.KV.HitRate.Value < 0.85 {
+		t.Errorf("hit rates are %.2f for kv and %.2f for thunderagent, want a thrashing cache and a kept one", kv.KV.HitRate.Value, ta.KV.HitRate.Value)
+	}
+	if res.End.Seconds() > 0.9*kv.DurationS.Value {
+		t.Errorf("thunderagent ends after %v, kv after %.0f s: want a tenth less at least", res.End, kv.DurationS.Value)
+	}
+	s := ta.Scheduler
+	if s == nil || s.Pauses == 0 || s.Resumes == 0 || s.PausedPeak == 0 {
+		t.Errorf("the report's scheduler is %+v, want pauses and resumes", s)
+	}
+	if kv.Scheduler != nil {
+		t.Error("kv reports a program scheduler")
+	}
+	held := time.Duration(0)
+	for i := range res.Requests {
+		held += res.Requests[i].Held
+	}
+	paused := 0.0
+	for i := range res.Programs {
+		paused += res.Programs[i].Paused.Seconds()
+	}
+	if held == 0 || math.Abs(paused-held.Seconds()) > 1e-6 {
+		t.Errorf("requests were held for %v, programs report %.3f s paused", held, paused)
+	}
+}
+
+// With its gates off the table lets everything go to where its session was, as soft affinity does without it.
+func TestGatesOffIsTheScorerAlone(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 40, Seed: 5})
+	d := fleetOf(3, "thunderagent", 24)
+	d.Engine.KVBlocks = "9000"
+	d.Router.ThunderAgent.Gates = "none"
+	with := mustRun(t, w, d)
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.scheduler = nil
+	without, err := Run(context.Background(), w, p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(without.Requests, with.Requests); diff != "" {
+		t.Errorf("requests differ (-without the table, +with):\n%.2000s", diff)
+	}
+}
+
+// Programs whose requests name no session are load that the scheduler does not see: it over-admits.
+func TestUnlabelledProgramsAreNotScheduled(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 60, Seed: 3})
+	run := func(share float64) (held int64, hits float64) {
+		d := fleetOf(1, "thunderagent", 40)
+		d.Engine.KVBlocks = "9000"
+		d.Router.Unlabelled = share
+		res := mustRun(t, w, d)
+		return res.Scheduler.Pauses + res.Scheduler.Deferred, res.Report(nil, nil).KV.HitRate.Value
+	}
+	_, labelled := run(0)
+	_, half := run(0.5)
+	held, none := run(1)
+	if held != 0 || half > labelled-0.05 || none > half {
+		t.Errorf("hit rates are %.2f, %.2f and %.2f with none, half and all unlabelled, and %d programs are held in the last: want them to fall, and none held",
+			labelled, half, none, held)
+	}
+}
+
+// Two frontends think that each owns all capacity: together they let in more than one does.
+func TestFrontendsOvercommit(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 60, Seed: 3})
+	hits := func(frontends int) float64 {
+		d := fleetOf(1, "thunderagent", 40)
+		d.Engine.KVBlocks = "9000"
+		d.Router.Frontends = frontends
+		return mustRun(t, w, d).Report(nil, nil).KV.HitRate.Value
+	}
+	if one, four := hits(1), hits(4); four > one-0.05 {
+		t.Errorf("hit rate is %.3f with one frontend and %.3f with four, want it clearly lower", one, four)
+	}
+}
+
+// At most two programs send requests at a time; the third begins when one of them ends.
+func TestMaxPrograms(t *testing.T) {
+	d := fixed()
+	d.Router.MaxPrograms = "2"
+	d.Client.Timeout = 0
+	var sessions []*trace.Session
+	for i := range 3 {
+		sessions = append(sessions, session(fmt.Sprint("s", i), uint64(100*i), trace.Turn{Start: 0, End: 30 * ms, Input: 8, Output: 2}))
+	}
+	res := mustRun(t, compile(t, sessions...), d)
+	// 0 to 10 ms: two prompts; to 15 ms their second tokens; then the third: 10 + 5 ms.
+	var ends []time.Duration
+	for i := range res.Requests {
+		ends = append(ends, res.Requests[i].End)
+	}
+	if want := []time.Duration{15 * ms, 15 * ms, 30 * ms}; !slices.Equal(ends, want) {
+		t.Errorf("requests end at %v, want %v", ends, want)
+	}
+	if held := res.Requests[2].Held; held != 15*ms {
+		t.Errorf("the third was held for %v, want 15ms", held)
+	}
+	d.Router.MaxPrograms = "auto"
+	if _, err := d.Resolve(); err == nil || !strings.Contains(err.Error(), "router.max_programs") {
+		t.Errorf("auto in a single run gives %v, want an error that names the key", err)
+	}
+}
+
+// A worker goes: what ran there fails, is sent again, and all else goes on elsewhere. It comes back with an empty cache.
+func TestFaults(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 20, Seed: 3})
+	for _, policy := range []string{"round-robin", "sticky", "kv", "thunderagent"} {
+		d := fleetOf(2, policy, 10)
+		d.Client.Retries = 5
+		d.Faults = []Fault{{At: 60 * time.Second, Worker: 1, Action: "remove"}, {At: 120 * time.Second, Worker: 1, Action: "return"}}
+		res := mustRun(t, w, d)
+		retried, during, after := 0, 0, 0
+		for i := range res.Requests {
+			q := &res.Requests[i]
+			if q.Status != report.Completed && q.Worker >= 0 { // what is longer than the model takes comes to no worker
+				t.Fatalf("%s: request %d has status %v, want all completed", policy, i, q.Status)
+			}
+			if q.Retries > 0 {
+				retried++
+			}
+			if q.Worker == 1 && q.Admitted > 60*time.Second {
+				if after++; q.Admitted < 120*time.Second {
+					during++
+				}
+			}
+		}
+		if retried == 0 || during > 0 || after == 0 {
+			t.Errorf("%s: %d requests were sent again, %d went to the worker while it was gone and %d later, want some, none and some", policy, retried, during, after)
+		}
+	}
+}
+
+// With all workers gone every request still ends: refused by the router, or when its client gives up.
+func TestAllWorkersGone(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 10, Seed: 3})
+	for _, policy := range []string{"round-robin", "kv", "sticky", "thunderagent"} {
+		d := fleetOf(2, policy, 5)
+		d.Client.Timeout = 900 * time.Second
+		d.Faults = []Fault{{At: 30 * time.Second, Worker: 0, Action: "remove"}, {At: 30 * time.Second, Worker: 1, Action: "remove"}}
+		res := mustRun(t, w, d)
+		done, refused, failed := 0, 0, 0
+		for i := range res.Requests {
+			switch res.Requests[i].Status {
+			case report.Completed:
+				done++
+			case report.Rejected:
+				refused++
+			case report.Failed:
+				failed++
+			}
+		}
+		if done == 0 || refused == 0 || done+refused+failed != len(res.Requests) {
+			t.Errorf("%s: of %d requests %d completed, %d were refused and %d failed, want all of them and some of the first two",
+				policy, len(res.Requests), done, refused, failed)
+		}
+	}
+}
+
+// A program beyond 85 % of every worker is never resumed but by force, one beyond 100 % is rejected before it comes to
+// the scheduler; a version without timeouts keeps the former for ever, and the run ends without it.
+func TestProgramLargerThanTheCeiling(t *testing.T) {
+	big := session("big", 1000, trace.Turn{Start: 0, End: 100 * ms, Input: 3600, Output: 2}, trace.Turn{Start: 200 * ms, End: 300 * ms, Input: 3700, Output: 2})
+	var sessions []*trace.Session
+	for i := range 4 {
+		sessions = append(sessions, session(fmt.Sprint("s", i), uint64(10000*(i+2)), trace.Turn{Start: 0, End: 100 * ms, Input: 1500, Output: 2},
+			trace.Turn{Start: 20 * time.Second, End: 21 * time.Second, Input: 1600, Output: 2}))
+	}
+	w := compile(t, append(sessions, big)...)
+	d := fixed()
+	d.Router.Policy = "thunderagent"
+	d.Client.Timeout = 0
+	res := mustRun(t, w, d)
+	forced := time.Duration(0)
+	for i := range res.Requests {
+		if q := &res.Requests[i]; w.Sessions[q.Session].ID == "big" {
+			forced = max(forced, q.Held)
+		}
+	}
+	if forced < 1800*time.Second || forced > 1805*time.Second+ms || res.Scheduler.ForcedResumes == 0 {
+		t.Errorf("the large program was held for %v with %d forced resumes, want one after 1800 s and a tick at most", forced, res.Scheduler.ForcedResumes)
+	}
+	d.Router.ThunderAgent.Preset = "paper"
+	d.Router.ThunderAgent.Parameters = map[string]any{"buffer_per_program": 2000} // beyond what a worker holds
+	res = mustRun(t, w, d)
+	unfinished := 0
+	for i := range res.Requests {
+		if res.Requests[i].Status == report.Unfinished {
+			unfinished++
+		}
+	}
+	if unfinished == 0 {
+		t.Error("nothing is unfinished, want the programs that no worker can take")
+	}
+}
+
+// Agents may wait on each other: a parent holds its KV while its child is held, and gets it back.
+func TestParentWaitsForAPausedChild(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 30, Seed: 8, Set: []string{"subagents=0.2"}})
+	d := fleetOf(1, "thunderagent", 20)
+	d.Engine.KVBlocks = "6000"
+	res := mustRun(t, w, d)
+	children := 0
+	for i := range res.Requests {
+		q := &res.Requests[i]
+		if q.Status != report.Completed && q.Worker >= 0 {
+			t.Fatalf("request %d has status %v", i, q.Status)
+		}
+		if w.Sessions[q.Session].Parent != "" && q.Held > 0 {
+			children++
+		}
+	}
+	if children == 0 {
+		t.Error("no subagent was held: the test does not test what it says")
+	}
+}
+
+// Rollout begins all programs at once and none twice.
+func TestRollout(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 12, Seed: 3})
+	d := fleetOf(1, "kv", 0)
+	d.Load = Load{Mode: "rollout", Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"}
+	res := mustRun(t, w, d)
+	for i := range res.Programs {
+		if p := &res.Programs[i]; p.First != 0 || p.Copy != 0 {
+			t.Errorf("program %d begins at %v as copy %d, want 0s and 0", i, p.First, p.Copy)
+		}
+	}
+	if len(res.Programs) != 12 {
+		t.Errorf("%d programs ran, want 12", len(res.Programs))
+	}
+}
+
+// Hints of rules reach the engine: root sessions go before subagents under priority scheduling, not under fcfs.
+func TestHintRules(t *testing.T) {
+	var sessions []*trace.Session
+	for i := range 6 {
+		s := session(fmt.Sprint("s", i), uint64(100*i), trace.Turn{Start: time.Duration(i) * ms, End: 300 * ms, Input: 8, Output: 20})
+		s.Class = []string{"batch", "chat"}[i%2]
+		sessions = append(sessions, s)
+	}
+	w := compile(t, sessions...)
+	d := fixed()
+	d.Engine.MaxNumSeqs = 1
+	ten := int32(10)
+	d.Hints = []HintRule{{Match: HintMatch{Class: "ch*"}, Priority: &ten}}
+	order := func(scheduling string) (order []int32) {
+		d.Engine.Scheduling = scheduling
+		res := mustRun(t, w, d)
+		for i := range res.Requests {
+			order = append(order, int32(i))
+		}
+		slices.SortFunc(order, func(a, b int32) int { return int(res.Requests[a].Admitted - res.Requests[b].Admitted) })
+		return order
+	}
+	if got, want := order("fcfs"), []int32{0, 1, 2, 3, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("fcfs admits %v, want %v", got, want)
+	}
+	if got, want := order("priority"), []int32{0, 1, 3, 5, 2, 4}; !slices.Equal(got, want) {
+		t.Errorf("priority admits %v, want %v", got, want)
+	}
+}
