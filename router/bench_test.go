@@ -70,6 +70,39 @@ func BenchmarkDispatched(b *testing.B) {
 	}
 }
 
+// BenchmarkSubmitDrain lets a request wait behind many others, and places the first of them.
+func BenchmarkSubmitDrain(b *testing.B) {
+	for _, depth := range []int{100, 10_000, 1_000_000} {
+		b.Run(fmt.Sprint(depth), func(b *testing.B) {
+			s := Defaults("kv")
+			s.Preset, s.ThresholdTokens = "load-aware", 1
+			r := newRouter(b, s, 64, 16, 1)
+			running := unbound(Request{Input: 10})
+			r.Submit(0, running)
+			for range 63 { // all workers become busy
+				r.Submit(0, unbound(Request{Input: 10}))
+			}
+			requests := make([]Request, depth)
+			for i := range requests {
+				requests[i] = *unbound(Request{Input: 10, PriorityJump: float64(i * 7919 % 1000)})
+				r.Submit(time.Duration(i), &requests[i])
+			}
+			now := time.Second
+			b.ReportAllocs()
+			for b.Loop() {
+				now++
+				r.Done(now, running)
+				next := r.Drain(now)[0].Request
+				r.Submit(now, running)
+				running = next
+			}
+			if r.Waiting() != depth {
+				b.Fatalf("%d wait, want %d", r.Waiting(), depth)
+			}
+		})
+	}
+}
+
 // BenchmarkEvents stores 200 nodes, makes them visible, and removes them again: 400 events an operation.
 func BenchmarkEvents(b *testing.B) {
 	s := Defaults("kv")

@@ -233,6 +233,16 @@ func TestSettingsErrors(t *testing.T) {
 		{edit(func(s *Settings) { s.Temperature = -0.5 }), 2, 16, "router.temperature: -0.5"},
 		{edit(func(s *Settings) { s.EventDelay = -1 }), 2, 16, "router.event_delay: -1ns is not within 0s..1h0m0s"},
 		{edit(func(s *Settings) { s.EventDelay = 2 * time.Hour }), 2, 16, "router.event_delay: 2h0m0s"},
+		{edit(func(s *Settings) { s.Preset = "fast" }), 2, 16, `router.preset: "fast" is unknown, want kv, load-aware or agentic`},
+		{edit(func(s *Settings) { s.UseKVEvents, s.TTL = false, 0 }), 2, 16, "router.ttl: 0s is not within 1ms..8760h0m0s"},
+		{edit(func(s *Settings) { s.TTL = -1 }), 2, 16, "router.ttl: -1ns is not within 0s..8760h0m0s"},
+		{edit(func(s *Settings) { s.PredictedTTL = -1 }), 2, 16, "router.predicted_ttl: -1ns"},
+		{edit(func(s *Settings) { s.PredictedTTL, s.UseKVEvents = 1, false }), 2, 16, "router.predicted_ttl: goes with router.use_kv_events"},
+		{edit(func(s *Settings) { s.DecodeBlocks = 85 }), 2, 16, "router.active_decode_blocks_threshold: 85 is not within 0..1"},
+		{edit(func(s *Settings) { s.PrefillTokens = -1 }), 2, 16, "router.active_prefill_tokens_threshold: -1"},
+		{edit(func(s *Settings) { s.PrefillFraction = math.NaN() }), 2, 16, "router.active_prefill_tokens_threshold_frac: NaN"},
+		{edit(func(s *Settings) { s.SessionAffinity.Mode = "on" }), 2, 16, `router.session_affinity.mode: "on" is unknown, want off, soft or hard`},
+		{edit(func(s *Settings) { s.SessionAffinity = SessionAffinity{Mode: "soft"} }), 2, 16, "router.session_affinity.ttl: 0s is not within 1s..8760h0m0s"},
 	} {
 		_, err := New(test.settings, Pool{Workers: test.workers, BlockSize: test.blockSize}, 1)
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) {

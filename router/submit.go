@@ -72,7 +72,7 @@ func (r *Router) Submit(now time.Duration, q *Request) []Decision {
 	if r.settings.sized(q.Class) {
 		cached = r.cached(now, q)
 	}
-	c := r.queue.classes[r.settings.class(q.Class, int64(q.Input)-max(cached, 0))]
+	c := r.queue.classes[r.settings.class(q.Class, max(int64(q.Input)-max(cached, 0), 0))]
 	if !c.queues() || c.requests == 0 && r.free(&c.Class, q.exact) {
 		r.place(now, q)
 		return r.decisions
