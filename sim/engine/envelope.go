@@ -16,6 +16,19 @@ type Outside struct {
 // Sides is the time below and above a range.
 type Sides struct{ Below, Above time.Duration }
 
+// Add adds the times of another engine.
+func (o *Outside) Add(other Outside) {
+	o.Any += other.Any
+	o.Batch.plus(other.Batch)
+	o.Context.plus(other.Context)
+	o.NewTokens.plus(other.NewTokens)
+}
+
+func (s *Sides) plus(other Sides) {
+	s.Below += other.Below
+	s.Above += other.Above
+}
+
 // shape is what an envelope bounds of the steps in flight.
 type shape struct {
 	sequences, newTokens int64
@@ -46,8 +59,7 @@ func (e *Engine) countOutside() {
 	beyond := min(max(0, int64(within.Context.Most)+1-s.context), e.steps)
 	all := e.stepEnd(e.steps) - e.start
 	below, above := e.stepEnd(inside)-e.start, e.stepEnd(e.steps)-e.stepEnd(beyond)
-	o.Context.Below += below
-	o.Context.Above += above
+	o.Context.plus(Sides{below, above})
 	outside := o.Batch.add(within.Batch, s.sequences, all)
 	if s.newTokens > 0 {
 		outside = o.NewTokens.add(within.NewTokens, s.newTokens, all) || outside
