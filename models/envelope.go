@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -65,8 +66,8 @@ func (e *Envelope) validate(profile string) error {
 	}{
 		{"tensor", e.Tensor}, {"batch", e.Batch}, {"context", e.Context}, {"new_tokens", e.NewTokens},
 	} {
-		if r.Least < 0 || r.Most < r.Least {
-			return fmt.Errorf("cost profile %s: envelope.%s is %d to %d, want a range from 0 up", profile, r.key, r.Least, r.Most)
+		if r.Least < 0 || r.Most < r.Least || r.Most > math.MaxInt32 {
+			return fmt.Errorf("cost profile %s: envelope.%s is %d to %d, want a range within 0 to %d", profile, r.key, r.Least, r.Most, math.MaxInt32)
 		}
 	}
 	return nil
