@@ -199,7 +199,7 @@ func (r *openLoopRun) newCase(reading Reading) *Case {
 	d.Parallelism.Tensor = r.Tensor
 	d.Engine.MaxNumSeqs, d.Engine.MaxNumBatchedTokens = r.MaxNumSeqs, r.MaxBatchedTokens
 	d.Engine.MaxModelLen = 4096
-	d.Engine.Version, d.Engine.AsyncScheduling = "0.15.1", true
+	d.Engine.Version = "0.15.1"
 	d.Engine.KVBlocks = strconv.Itoa(r.Blocks)
 	d.Load.Mode = "recorded"
 	d.Client.Timeout = 300 * time.Second

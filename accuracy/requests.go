@@ -71,7 +71,6 @@ func readRequestRun(dir, folder string) (*RequestRun, error) {
 	d.GPU = "h100-sxm"
 	d.Parallelism.Tensor = meta.Engine.Tensor
 	d.Engine.Version = meta.Version
-	d.Engine.AsyncScheduling = (&models.Deployment{EngineVersion: meta.Version}).AsyncScheduling()
 	d.Engine.MaxNumSeqs, d.Engine.MaxNumBatchedTokens = meta.Engine.MaxNumSeqs, meta.Engine.MaxBatchedTokens
 	if meta.KV.Blocks > 0 {
 		d.Engine.KVBlocks = strconv.Itoa(meta.KV.Blocks)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/synth"
@@ -86,7 +85,6 @@ func servingCase(r *row) (*Case, error) {
 	}
 	if d.Engine.Kind = r.text("backend"); d.Engine.Kind == "vllm" {
 		d.Engine.Version = r.text("backend_version")
-		d.Engine.AsyncScheduling = d.Engine.Kind == "vllm" && (&models.Deployment{EngineVersion: d.Engine.Version}).AsyncScheduling()
 		d.Engine.MaxNumSeqs = clients
 		d.Engine.MaxNumBatchedTokens = max(8192, clients)
 	}

@@ -146,6 +146,9 @@ func LookupProfile(nameOrPath string) (*Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a cost profile: %w", err)
 	}
+	if bytes.Count(data, []byte{'['})+bytes.Count(data, []byte{'{'}) > maxProfileBrackets {
+		return nil, fmt.Errorf("reading cost profile %s: more than %d brackets", nameOrPath, maxProfileBrackets)
+	}
 	p := &Profile{Name: nameOrPath, Linear: 1, PrefillAttention: 1, DecodeAttention: 1, Communication: 1}
 	if err := decodeStrict(data, p); err != nil {
 		return nil, fmt.Errorf("reading cost profile %s: %w", nameOrPath, err)
@@ -156,10 +159,11 @@ func LookupProfile(nameOrPath string) (*Profile, error) {
 	return p, nil
 }
 
-// Bounds on the size of a file. The YAML parser takes quadratic time on deep nesting, hence the small one.
+// Bounds on the size of a file. The YAML parser takes quadratic time on deep nesting, hence that on brackets.
 const (
-	maxConfigBytes  = 1 << 20
-	maxProfileBytes = 1 << 13
+	maxConfigBytes     = 1 << 20
+	maxProfileBytes    = 1 << 16
+	maxProfileBrackets = 500
 )
 
 // readBounded reads a file of at most limit bytes.

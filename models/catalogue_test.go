@@ -78,7 +78,8 @@ func TestProfileFile(t *testing.T) {
 		{"name: mine\nlinaer: 1\n", "linaer"},
 		{"name: mine\nlinear: -1\n", "cost profile mine: linear is -1, want 0.5 to 2"},
 		{"name: mine\nlinear: .nan\n", "linear is NaN"},
-		{strings.Repeat("[", 1<<13+1), "has more than 8192 bytes"},
+		{strings.Repeat("#", 1<<16+1), "has more than 65536 bytes"},
+		{strings.Repeat("[", 501), "more than 500 brackets"},
 	} {
 		path := filepath.Join(t.TempDir(), "profile.yaml")
 		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {

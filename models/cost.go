@@ -64,6 +64,7 @@ type StepCost struct {
 	admissionToken rate
 	outputToken    time.Duration
 
+	profile   *Profile
 	estimates []string
 }
 
@@ -89,7 +90,7 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &StepCost{estimates: full.estimates(profile)}
+	c := &StepCost{profile: profile, estimates: full.estimates(profile)}
 	full.costTokens(c, ops, profile)
 	full.costPrefill(c, ops, profile)
 	full.costDecode(c, ops, profile)
@@ -196,6 +197,9 @@ func (c *StepCost) PerWindow() Fixed { return c.perWindow }
 
 // Window is the width of the sliding windows in tokens; 0 without.
 func (c *StepCost) Window() int { return c.window }
+
+// Profile is what the steps were priced with; nil for FixedSteps and a StepTable, which rest on no fit.
+func (c *StepCost) Profile() *Profile { return c.profile }
 
 // Estimates says, one reason each, why the cost is less certain than the profile's source claims; empty when it is not.
 func (c *StepCost) Estimates() []string { return c.estimates }

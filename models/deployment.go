@@ -21,6 +21,8 @@ type Deployment struct {
 	Engine string
 	// EngineVersion is that of vLLM, for rules that changed between versions; default "0.19". The others have none.
 	EngineVersion string
+	// Async tells whether vLLM schedules a step while the one before it runs; nil is the version's default.
+	Async *bool
 
 	BlockSize        int // tokens per KV block; default 16 (vllm), 1 (sglang) or 32 (trtllm)
 	MaxNumSeqs       int // default 256
@@ -210,6 +212,9 @@ func (d *Deployment) validateSplit() error {
 // 0.14 on (release notes of v0.14.0), and of the others.
 func (d *Deployment) AsyncScheduling() bool {
 	full := d.WithDefaults()
+	if full.Engine == EngineVLLM && d.Async != nil {
+		return *d.Async
+	}
 	return full.Engine != EngineVLLM || full.versionFrom(14)
 }
 

@@ -113,34 +113,3 @@ func TestCurve(t *testing.T) {
 		}
 	})
 }
-
-func TestEnvelope(t *testing.T) {
-	e := &Envelope{Models: []string{"qwen3-32b"}, Tensor: Range{2, 8}, Batch: Range{1, 128}, Context: Range{500, 9000}, NewTokens: Range{500, 8192}}
-	for _, c := range []struct {
-		name    string
-		b       Batch
-		context int64
-		want    bool
-	}{
-		{"decodes", Batch{Decodes: 10}, 10 * 1000, true},
-		{"a larger batch", Batch{Decodes: 129}, 129 * 1000, false},
-		{"longer contexts", Batch{Decodes: 10}, 10 * 10_000, false},
-		{"a prompt", Batch{Prefills: 1, PrefillTokens: 2000, PrefillContext: 2000}, 0, true},
-		{"a few tokens after a long past", Batch{Prefills: 1, PrefillTokens: 400, PrefillContext: 8400}, 0, false},
-	} {
-		if got := e.Contains(c.b, c.context); got != c.want {
-			t.Errorf("%s: inside is %v", c.name, got)
-		}
-	}
-	if !e.Covers("qwen3-32b", 4) || e.Covers("qwen3-32b", 16) || e.Covers("qwen3-8b", 4) {
-		t.Error("the wrong deployments are covered")
-	}
-	var none *Envelope
-	if none.Contains(Batch{Decodes: 1}, 1000) || none.Covers("qwen3-32b", 4) {
-		t.Error("no measurements cover something")
-	}
-	p := Profile{Name: "p", Linear: 1, PrefillAttention: 1, DecodeAttention: 1, Communication: 1, Envelope: &Envelope{Batch: Range{5, 4}}}
-	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "envelope.batch is 5 to 4") {
-		t.Errorf("got %v", err)
-	}
-}

@@ -2,7 +2,6 @@ package models
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -65,84 +64,46 @@ type FitError struct {
 	HeldOut bool    `yaml:"held_out,omitempty"`
 }
 
-// Envelope is the range of steps that the measurements behind a profile cover.
-type Envelope struct {
-	Models    []string `yaml:"models"`
-	Tensor    Range    `yaml:"tensor"`     // tensor-parallel size
-	Batch     Range    `yaml:"batch"`      // sequences in a step
-	Context   Range    `yaml:"context"`    // tokens per sequence, mean of a step
-	NewTokens Range    `yaml:"new_tokens"` // prompt tokens in a step that has any
-}
-
-// Range is the whole numbers from Least to Most.
-type Range struct {
-	Least int `yaml:"least"`
-	Most  int `yaml:"most"`
-}
-
-// Contains tells whether n lies in the range.
-func (r Range) Contains(n int64) bool { return int64(r.Least) <= n && n <= int64(r.Most) }
-
-// Covers tells whether measurements on this model at this tensor-parallel size are within the envelope.
-func (e *Envelope) Covers(model string, tensor int) bool {
-	return e != nil && slices.Contains(e.Models, model) && e.Tensor.Contains(int64(tensor))
-}
-
-// Contains tells whether a step is like those measured; context is the sum of its decodes' contexts in tokens.
-func (e *Envelope) Contains(b Batch, context int64) bool {
-	sequences := int64(b.Decodes) + int64(b.Prefills)
-	if e == nil || !e.Batch.Contains(sequences) || b.PrefillTokens > 0 && !e.NewTokens.Contains(int64(b.PrefillTokens)) {
-		return false
-	}
-	return sequences == 0 || e.Context.Contains((context+b.PrefillContext)/sequences)
-}
-
 // Bounds of a factor on a physical term.
 const leastFactor, mostFactor = 0.5, 2
 
+// Coefficient is a number of a Profile, for people to read.
+type Coefficient struct {
+	Key     string // of the file
+	Value   float64
+	Unit    string // "" for a factor
+	Meaning string
+
+	least, most float64
+}
+
+// Coefficients lists the profile's numbers in the order of the formula of StepCost.
+func (p *Profile) Coefficients() []Coefficient {
+	const maxUs, maxUnitUs = 1e9, 1e6
+	return []Coefficient{
+		{"linear", p.Linear, "", "on matrix products, experts and small kernels", leastFactor, mostFactor},
+		{"prefill_attention", p.PrefillAttention, "", "on attention of prompt tokens", leastFactor, mostFactor},
+		{"decode_attention", p.DecodeAttention, "", "on attention of generated tokens", leastFactor, mostFactor},
+		{"communication", p.Communication, "", "on traffic between GPUs", leastFactor, mostFactor},
+		{"layer_us", p.LayerUs, "µs", "host, per layer in every step", 0, maxUs / maxLayers},
+		{"step_us", p.StepUs, "µs", "host, per step", 0, maxUs},
+		{"request_us", p.RequestUs, "µs", "host, per sequence in the step", 0, maxUnitUs},
+		{"prefill_token_us", p.PrefillTokenUs, "µs", "host, per prompt token in the step", 0, maxUnitUs},
+		{"sync_request_us", p.SyncRequestUs, "µs", "host, per sequence more without asynchronous scheduling", 0, maxUnitUs},
+		{"admission_us", p.AdmissionUs, "µs", "from arrival to the engine's queue", 0, maxUs},
+		{"prompt_token_us", p.PromptTokenUs, "µs", "the same, per prompt token", 0, maxUnitUs},
+		{"output_token_us", p.OutputTokenUs, "µs", "from the end of a step to the client", 0, maxUs},
+	}
+}
+
 // Validate reports the first coefficient that is out of range, by its key.
 func (p *Profile) Validate() error {
-	const maxUs, maxUnitUs = 1e9, 1e6
-	for _, f := range []struct {
-		key         string
-		value       float64
-		least, most float64
-	}{
-		{"linear", p.Linear, leastFactor, mostFactor},
-		{"prefill_attention", p.PrefillAttention, leastFactor, mostFactor},
-		{"decode_attention", p.DecodeAttention, leastFactor, mostFactor},
-		{"communication", p.Communication, leastFactor, mostFactor},
-		{"layer_us", p.LayerUs, 0, maxUs / maxLayers},
-		{"step_us", p.StepUs, 0, maxUs},
-		{"request_us", p.RequestUs, 0, maxUnitUs},
-		{"prefill_token_us", p.PrefillTokenUs, 0, maxUnitUs},
-		{"sync_request_us", p.SyncRequestUs, 0, maxUnitUs},
-		{"admission_us", p.AdmissionUs, 0, maxUs},
-		{"prompt_token_us", p.PromptTokenUs, 0, maxUnitUs},
-		{"output_token_us", p.OutputTokenUs, 0, maxUs},
-	} {
-		if !(f.value >= f.least && f.value <= f.most) { // also catches NaN
-			return fmt.Errorf("cost profile %s: %s is %g, want %g to %g", p.Name, f.key, f.value, f.least, f.most)
+	for _, c := range p.Coefficients() {
+		if !(c.Value >= c.least && c.Value <= c.most) { // also catches NaN
+			return fmt.Errorf("cost profile %s: %s is %g, want %g to %g", p.Name, c.Key, c.Value, c.least, c.most)
 		}
 	}
 	return p.Envelope.validate(p.Name)
-}
-
-func (e *Envelope) validate(profile string) error {
-	if e == nil {
-		return nil
-	}
-	for _, r := range []struct {
-		key string
-		Range
-	}{
-		{"tensor", e.Tensor}, {"batch", e.Batch}, {"context", e.Context}, {"new_tokens", e.NewTokens},
-	} {
-		if r.Least < 0 || r.Most < r.Least {
-			return fmt.Errorf("cost profile %s: envelope.%s is %d to %d, want a range from 0 up", profile, r.key, r.Least, r.Most)
-		}
-	}
-	return nil
 }
 
 // RequestDelay is the time from a request's arrival to its being queued in the engine: HTTP, templating, tokenising.

@@ -76,9 +76,10 @@ type Engine struct {
 	Scheduling string `yaml:"scheduling"`
 	// KVEviction is lru, or priority: SGLang then evicts the tokens of requests of low priority first.
 	KVEviction string `yaml:"kv_eviction"`
-	// AsyncScheduling schedules a step while the one before it runs (vLLM: async_scheduling, the default from 0.14), so
-	// that a request waits out the step after the one in which it arrives.
-	AsyncScheduling bool `yaml:"async_scheduling"`
+	// AsyncScheduling is "true" to schedule a step while the one before it runs (vLLM: async_scheduling), so that a request
+	// waits out the step after the one in which it arrives, "false", or "auto": as vLLM does by default, on from 0.14, but
+	// off with step times that are fixed by hand.
+	AsyncScheduling string `yaml:"async_scheduling"`
 	// Admission is "full" (a waiting request needs blocks for its whole prompt) or "chunk".
 	Admission string `yaml:"admission"`
 	// KVBlocks is "auto", a number, or "x0.5": that multiple of what auto gives.
@@ -175,7 +176,7 @@ func Default() Deployment {
 	return Deployment{
 		GPU: "h100-sxm", Workers: 1,
 		Parallelism: Parallelism{Tensor: 0, Pipeline: 1, Data: 1, Expert: 1},
-		Engine:      Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVEviction: "lru", KVBlocks: "auto"},
+		Engine:      Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVEviction: "lru", AsyncScheduling: "auto", KVBlocks: "auto"},
 		Router:      Router{Settings: router.Defaults("kv"), Frontends: 1, MaxPrograms: "none", ThunderAgent: ThunderAgent{Gates: "on"}},
 		Load:        Load{Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"},
 		Client:      Client{Timeout: 900 * time.Second, SessionFinal: "auto"},
@@ -202,6 +203,7 @@ func (d *Deployment) fillDefaults() error {
 	if !ok {
 		return bad("engine.kind", "%q is unknown, want vllm, sglang or trtllm", e.Kind)
 	}
+	e.AsyncScheduling = cmp.Or(e.AsyncScheduling, "auto")
 	e.Version = cmp.Or(e.Version, of.Version)
 	e.BlockSize = cmp.Or(e.BlockSize, of.BlockSize)
 	e.MaxNumSeqs = cmp.Or(e.MaxNumSeqs, of.MaxNumSeqs)
@@ -241,6 +243,10 @@ func (d *Deployment) checkEngine() error {
 		return bad("engine.max_prefill_tokens", "only engine.kind sglang has it")
 	case !sglang && e.ScheduleConservativeness != 0:
 		return bad("engine.schedule_conservativeness", "only engine.kind sglang has it")
+	case !slices.Contains([]string{"auto", "true", "false"}, e.AsyncScheduling):
+		return bad("engine.async_scheduling", "%q is unknown, want auto, true or false", e.AsyncScheduling)
+	case e.Kind != "vllm" && e.AsyncScheduling == "true":
+		return bad("engine.async_scheduling", "only engine.kind vllm has it")
 	case e.Kind != "vllm" && e.Admission != "":
 		return bad("engine.admission", "only engine.kind vllm has it")
 	case e.Kind == "vllm" && !slices.Contains([]string{"full", "chunk"}, e.Admission):

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 	"github.com/agentsim/agentsim/trace/synth"
@@ -73,12 +74,12 @@ func TestEngineDefaults(t *testing.T) {
 		want    Engine
 		profile string
 	}{
-		{Engine{Kind: "vllm"}, Engine{Version: "0.19", BlockSize: 16, MaxNumSeqs: 256, MaxNumBatchedTokens: 8192, Admission: "full"}, "h100-vllm"},
+		{Engine{Kind: "vllm"}, Engine{Version: "0.19", BlockSize: 16, MaxNumSeqs: 256, MaxNumBatchedTokens: 8192, AsyncScheduling: "true", Admission: "full"}, "h100-vllm"},
 		{Engine{Kind: "sglang"}, Engine{Version: "0.5", BlockSize: 1, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192,
-			MaxPrefillTokens: 16384, ScheduleConservativeness: 1}, "h100-sglang"},
+			MaxPrefillTokens: 16384, ScheduleConservativeness: 1, AsyncScheduling: "false"}, "h100-sglang"},
 		{Engine{Kind: "sglang", BlockSize: 64, MaxNumBatchedTokens: 4096}, Engine{Version: "0.5", BlockSize: 64, MaxNumSeqs: 2048,
-			MaxNumBatchedTokens: 4096, MaxPrefillTokens: 16384, ScheduleConservativeness: 1}, "h100-sglang"},
-		{Engine{Kind: "trtllm"}, Engine{Version: "1.0", BlockSize: 32, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192}, "h100-vllm"},
+			MaxNumBatchedTokens: 4096, MaxPrefillTokens: 16384, ScheduleConservativeness: 1, AsyncScheduling: "false"}, "h100-sglang"},
+		{Engine{Kind: "trtllm"}, Engine{Version: "1.0", BlockSize: 32, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192, AsyncScheduling: "false"}, "h100-vllm"},
 	} {
 		d := Default()
 		d.Model = "qwen3-14b"
@@ -97,6 +98,60 @@ func TestEngineDefaults(t *testing.T) {
 		if want := map[bool]int{true: 999, false: 1000}[test.set.Kind == "vllm"]; p.Blocks != want || p.Engine.KVBlocks != "1000" {
 			t.Errorf("%s has %d usable blocks of %s, want %d", test.set.Kind, p.Blocks, p.Engine.KVBlocks, want)
 		}
+	}
+}
+
+// TestAsyncScheduling: auto is vLLM's own default, and off where step times are fixed by hand; what is set is kept, and
+// where steps are prepared one after the other the host's time for it counts.
+func TestAsyncScheduling(t *testing.T) {
+	for _, test := range []struct {
+		set, kind, version, profile string
+		want                        string // or the error
+	}{
+		{"auto", "vllm", "", "", "true"},
+		{"", "vllm", "0.14.1", "", "true"},
+		{"auto", "vllm", "0.13", "", "false"},
+		{"auto", "vllm", "", "fixed", "false"},
+		{"auto", "sglang", "", "", "false"},
+		{"true", "vllm", "0.13", "", "true"},
+		{"true", "vllm", "", "fixed", "true"},
+		{"false", "vllm", "", "", "false"},
+		{"true", "trtllm", "", "", "engine.async_scheduling: only engine.kind vllm has it"},
+		{"yes", "vllm", "", "", `engine.async_scheduling: "yes" is unknown, want auto, true or false`},
+	} {
+		d := Default()
+		d.Model = "qwen3-14b"
+		d.Engine.AsyncScheduling, d.Engine.Kind, d.Engine.Version = test.set, test.kind, test.version
+		d.Cost = Cost{Profile: test.profile, Prefill: ms, Decode: ms}
+		p, err := d.Resolve()
+		if err != nil {
+			if err.Error() != test.want {
+				t.Errorf("%+v: %v", test, err)
+			}
+			continue
+		}
+		if p.Engine.AsyncScheduling != test.want || p.Async != (test.want == "true") {
+			t.Errorf("%+v: %s", test, p.Engine.AsyncScheduling)
+		}
+		again, err := p.Deployment.Resolve()
+		if err != nil || again.Async != p.Async {
+			t.Errorf("%+v: the resolved config has %v, %v", test, again, err)
+		}
+	}
+	ahead, after := Default(), Default()
+	ahead.Model, after.Model = "qwen3-14b", "qwen3-14b"
+	after.Engine.AsyncScheduling = "false"
+	p, err := ahead.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := after.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := models.Batch{Decodes: 10}
+	if more := (q.Cost.Base(batch) - p.Cost.Base(batch)).Duration(); more != 319_700 { // 10 sync_request_us of 31.97
+		t.Errorf("a step of 10 decodes costs %v more without asynchronous scheduling, want 319.7µs", more)
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engin
 	switch p.Engine.Kind {
 	case "vllm":
 		o.ReserveFull = p.Engine.Admission == "full"
-		o.Async = p.Engine.AsyncScheduling
+		o.Async = p.Async
 		kv.FreeTailFirst = p.Engine.atLeast(24)
 	case "trtllm":
 		o.Style = engine.TRTLLM

@@ -24,6 +24,8 @@ type Plan struct {
 	Outputs             trace.Outputs
 	// Ranks is Workers × Parallelism.Data: the number of KV caches.
 	Ranks int
+	// Async tells that vLLM schedules a step while the one before it runs.
+	Async bool
 	// AutoBlocks tells that Blocks follows from the capacity, with its uncertainty.
 	AutoBlocks bool
 
@@ -110,6 +112,9 @@ func (p *Plan) resolveHardware() error {
 		MaxModelLen: p.Engine.MaxModelLen, MemoryUtilization: p.Engine.GPUMemoryUtilization,
 		Engine: p.Engine.Kind, EngineVersion: p.Engine.Version,
 	}
+	if p.Engine.AsyncScheduling != "auto" {
+		h.Async = new(p.Engine.AsyncScheduling == "true")
+	}
 	if h.Parallelism.Tensor == 0 {
 		tensor, err := h.SmallestTensor()
 		if err != nil {
@@ -130,10 +135,13 @@ func (p *Plan) resolveHardware() error {
 			return bad("cost.prefill", "profile fixed needs step times from 0 to 1h, not both 0")
 		}
 		p.Cost = models.FixedSteps(c.Prefill, c.Decode)
+		if h.Async == nil { // nobody says that these are the times of such an engine
+			h.Async = new(false)
+		}
 	} else if p.Cost, err = h.StepCost(p.Deployment.Cost.Profile); err != nil {
 		return bad("cost.profile", "%v", err)
 	}
-	p.Hardware = h
+	p.Hardware, p.Async = h, h.Engine == models.EngineVLLM && h.AsyncScheduling()
 	return nil
 }
 
@@ -142,6 +150,7 @@ func (p *Plan) settle() {
 	h := p.Hardware.WithDefaults()
 	p.DType = DType{string(h.Weights), string(h.KV)}
 	p.Engine.GPUMemoryUtilization = h.MemoryUtilization
+	p.Engine.AsyncScheduling = strconv.FormatBool(p.Async)
 	p.Engine.MaxModelLen = p.MaxModelLen
 	p.Router.Settings = p.Router.Effective()
 	p.Engine.KVBlocks = strconv.Itoa(p.Blocks + p.nullBlocks())

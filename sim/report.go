@@ -24,6 +24,7 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		SLO:            report.SLO(r.Plan.SLO),
 		Rejections:     r.rejections(),
 		Workers:        r.workers(),
+		Cost:           r.cost(),
 		KV:             r.kv(),
 		Scheduler:      r.scheduler(),
 		Warnings:       r.warnings(),

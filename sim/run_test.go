@@ -107,7 +107,7 @@ func TestAsyncSchedulingByHand(t *testing.T) {
 		session("a", 100, trace.Turn{Input: 8, Output: 3, Start: 0, End: 30 * ms}),
 		session("b", 200, trace.Turn{Input: 6, Output: 2, Start: 4 * ms, End: 30 * ms}))
 	d := fixed()
-	d.Engine.AsyncScheduling = true
+	d.Engine.AsyncScheduling = "true"
 	want := [][3]time.Duration{{0, 10 * ms, 30 * ms}, {4 * ms, 30 * ms, 35 * ms}}
 	if d := cmp.Diff(want, times(mustRun(t, w, d))); d != "" {
 		t.Error(d)

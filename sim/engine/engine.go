@@ -134,6 +134,7 @@ type Engine struct {
 	outcomes    []Outcome
 	measured    time.Duration // up to which Stats' integrals go
 	recomputing models.Fixed
+	shape       shape
 }
 
 // Stats adds up an engine's work. Times are of the GPU.
@@ -149,6 +150,8 @@ type Stats struct {
 	Evicted int64
 	// UsedBlockSeconds and CachedBlockSeconds integrate blocks in use, and free blocks that still hold tokens.
 	UsedBlockSeconds, CachedBlockSeconds float64
+	// Outside is the part of Busy in steps unlike those that the cost's profile was fitted to.
+	Outside Outside
 }
 
 // cache is what the parts that all styles share need of a KV cache: kvcache.Pool and kvcache.Radix have it.
@@ -325,6 +328,7 @@ func (e *Engine) settle(now time.Duration) {
 	e.cache.Take(taken)
 	e.kv.Step += e.steps - 1
 	e.countGaps(now)
+	e.countOutside()
 	total := e.frac + e.span(e.steps)
 	e.frac = total % models.FixedPerNs
 	s := &e.Stats

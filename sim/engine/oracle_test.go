@@ -25,6 +25,7 @@ type walker struct {
 	frac       models.Fixed // of the end, beyond whole nanoseconds
 	ends       []time.Duration
 	stats      Stats
+	outside    Outside // shares of the step in flight, as 1 or 0
 	gaps       int64
 	gapSum     time.Duration
 }
@@ -171,6 +172,7 @@ func (o *walker) launch(used int) {
 	o.start, o.end = o.end, o.end+time.Duration(o.frac/models.FixedPerNs)
 	o.frac %= models.FixedPerNs
 	o.busy = true
+	o.outside = outsideOf(o.cost.Profile(), batch, context)
 	o.stats.PeakUsed = max(o.stats.PeakUsed, used)
 }
 
@@ -180,6 +182,7 @@ func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
 	o.busy = false
 	o.stats.Steps++
 	o.stats.Busy += o.end - o.start
+	o.stats.Outside.addStep(o.outside, o.end-o.start)
 	o.ends = append(o.ends, o.end)
 	var outcomes []Outcome
 	for _, j := range o.scheduled {
@@ -210,6 +213,43 @@ func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
 	}
 	o.scheduled = nil
 	return outcomes
+}
+
+// outsideOf has a 1 for each bound of the profile's envelope that a step breaks.
+func outsideOf(p *models.Profile, b models.Batch, context int64) (o Outside) {
+	if p == nil {
+		return o
+	}
+	sides := func(r models.Range, n int) (s Sides) {
+		if n < r.Least {
+			s.Below = 1
+		}
+		if n > r.Most {
+			s.Above = 1
+		}
+		return s
+	}
+	sequences := b.Decodes + b.Prefills
+	o.Batch = sides(p.Envelope.Batch, sequences)
+	o.Context = sides(p.Envelope.Context, int(context+b.PrefillContext)/sequences)
+	if b.Prefills > 0 {
+		o.NewTokens = sides(p.Envelope.NewTokens, b.PrefillTokens)
+	}
+	if !p.Envelope.Contains(b, context) {
+		o.Any = 1
+	}
+	return o
+}
+
+// addStep adds a step's time where the step has a 1.
+func (o *Outside) addStep(step Outside, took time.Duration) {
+	o.Any += step.Any * took
+	for _, s := range []struct{ sum, step *Sides }{
+		{&o.Batch, &step.Batch}, {&o.Context, &step.Context}, {&o.NewTokens, &step.NewTokens},
+	} {
+		s.sum.Below += s.step.Below * took
+		s.sum.Above += s.step.Above * took
+	}
 }
 
 // twin is a slow machine with a diary.

@@ -173,6 +173,7 @@ func (e *Engine) launch(batch models.Batch) {
 		}
 	}
 	e.first = max(e.first, 1)
+	e.shape = e.shapeOf(batch)
 	e.busy, e.steps = true, 1
 	if batch.Prefills > 0 || e.style.admits() {
 		return // after a preemption the next step admits again

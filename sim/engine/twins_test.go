@@ -67,11 +67,23 @@ func mustCost(window int) *models.StepCost {
 	if window > 0 {
 		model.Window = models.Window{Tokens: window, Layers: model.Layers / 2}
 	}
-	cost, err := (&models.Deployment{Model: &model, GPU: gpu}).StepCost("h100-vllm")
+	cost, err := (&models.Deployment{Model: &model, GPU: gpu}).StepCostOf(narrow())
 	if err != nil {
 		panic(err)
 	}
 	return cost
+}
+
+// narrow is a profile whose envelope small workloads leave on all sides.
+func narrow() *models.Profile {
+	known, err := models.LookupProfile("h100-vllm")
+	if err != nil {
+		panic(err)
+	}
+	p := *known
+	p.Envelope = &models.Envelope{Batch: models.Range{Least: 2, Most: 3}, Context: models.Range{Least: 6, Most: 9},
+		NewTokens: models.Range{Least: 2, Most: 6}}
+	return &p
 }
 
 // happening is an entry of a run's log.

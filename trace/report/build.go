@@ -20,6 +20,7 @@ type Input struct {
 	// Gaps are the gaps between output tokens of the requests that arrived in Window; nil when not known.
 	Gaps      *Gaps
 	Workers   []Worker
+	Cost      *Cost
 	KV        KV // without the figures that Build fills
 	Scheduler *Scheduler
 	// Window is the measured part of the run.
@@ -75,6 +76,7 @@ func Build(in Input) *Run {
 		GPUs:           in.GPUs,
 		Config:         in.Config,
 		Workload:       in.Workload,
+		Cost:           in.Cost,
 		KV:             in.KV,
 		Scheduler:      in.Scheduler,
 		Workers:        in.Workers,

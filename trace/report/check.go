@@ -50,6 +50,11 @@ func checkRequest(r *Request) error {
 	return nil
 }
 
+type namedShare struct {
+	name string
+	Figure
+}
+
 // Check tells whether a run's figures agree with each other: every request ended once, no more hits than prompts,
 // no more values than completed requests, shares between 0 and 1. It returns all that is wrong.
 func (r *Run) Check() error {
@@ -92,17 +97,21 @@ func (r *Run) Check() error {
 	if sum := again.Eviction.Value + again.Preemption.Value + again.Migration.Value; sum > kv.ComputedTokens.Value {
 		complain("%.0f tokens recomputed, but %.0f computed", sum, kv.ComputedTokens.Value)
 	}
-	for _, share := range []struct {
-		name string
-		Figure
-	}{
+	shares := []namedShare{
 		{"kv.hit_rate", kv.HitRate},
 		{"kv.readmission_hit_rate", kv.ReadmissionHitRate},
 		{"kv.reprefill_time_share", kv.ReprefillTimeShare},
 		{"kv.peak_utilization", kv.PeakUtilization},
 		{"kv.mean_utilization", kv.MeanUtilization},
 		{"programs.fairness", r.Programs.Fairness},
-	} {
+	}
+	if r.Cost != nil {
+		shares = append(shares, namedShare{"cost.outside_share", r.Cost.OutsideShare})
+		for _, o := range r.Cost.Outside {
+			shares = append(shares, namedShare{"cost.outside (" + o.Cause + ")", o.Share})
+		}
+	}
+	for _, share := range shares {
 		if share.Known && (share.Value < 0 || share.Value > 1+1e-9) {
 			complain("%s is %v, not between 0 and 1", share.name, share.Value)
 		}

@@ -18,29 +18,29 @@ type comparison struct {
 	intervals []Interval
 }
 
-// compare returns the sentence that says which run wins, and the winner's name; "" when none does.
-func (c *comparison) compare() (text, winner string) {
+// compare returns the sentence that says which run wins, and the winner's index; -1 when none does.
+func (c *comparison) compare() (text string, winner int) {
 	top := c.runs[c.ranked[0]]
 	place := slices.Index(c.ranked, c.base)
 	switch {
 	case place < 0:
-		return c.describe(top.label()+":", c.ranked[0]), ""
+		return c.describe(top.label()+":", c.ranked[0]), -1
 	case len(contenders(c.runs)) == 1:
-		return c.describe(top.label()+" is the only row that completed all its requests:", c.ranked[0]), top.Name
+		return c.describe(top.label()+" is the only row that completed all its requests:", c.ranked[0]), c.ranked[0]
 	case len(c.ranked) == 1:
-		return c.describe(top.label()+" is the only row that completed anything:", c.ranked[0]), top.Name
+		return c.describe(top.label()+" is the only row that completed anything:", c.ranked[0]), c.ranked[0]
 	}
 	// The winner is the best of those that differ from the baseline: a lead within noise is none.
 	for _, i := range c.ranked[:place] {
 		if d := c.differ(i); !d.none {
-			return c.wins(i, d), c.runs[i].Name
+			return c.wins(i, d), i
 		}
 	}
 	same := slices.DeleteFunc(slices.Clone(c.ranked), func(i int) bool { return !c.differ(i).none })
 	if len(same) > 1 {
-		return c.equal(same), ""
+		return c.equal(same), -1
 	}
-	return c.holds(c.ranked[1]), c.runs[c.base].Name
+	return c.holds(c.ranked[1]), c.base
 }
 
 // wins is the sentence about another run than the baseline that wins.

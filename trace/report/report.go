@@ -59,6 +59,8 @@ type Run struct {
 	// WindowS is the measured window [from, to) in seconds since the start of the run; absent for the whole run.
 	WindowS []Figure `json:"window_s,omitempty"`
 	Measures
+	// Cost is what step times rest on; nil where they are not simulated, or given by hand.
+	Cost      *Cost      `json:"cost,omitempty"`
 	KV        KV         `json:"kv,omitzero"`
 	Scheduler *Scheduler `json:"scheduler,omitempty"`
 	// Preemptions of the measured requests.

@@ -10,13 +10,16 @@ import (
 
 // Verdict says in words which run wins.
 type Verdict struct {
-	// Text is at most three sentences.
+	// Text is a few sentences.
 	Text string `json:"text"`
 	// Winner is the name of the run that wins; "" when none does.
 	Winner string `json:"winner,omitempty"`
 	// Trusted is false when the result should not be relied on as it is; Reasons says why.
 	Trusted bool     `json:"trusted"`
 	Reasons []string `json:"reasons"`
+	// Caveats are the sentences of Text on how far the step times carry it. They lower what it is worth, but do not make it
+	// untrusted.
+	Caveats []string `json:"caveats,omitempty"`
 }
 
 // Evidence is what the caller of Judge knows beyond the runs.
@@ -44,7 +47,7 @@ func Judge(runs []*Run, given Evidence) Verdict {
 	}
 	faults, doubts := shortcomings(runs), given.doubts()
 	var sentences []string
-	var winner string
+	winner := -1
 	told := false // the sentences name the faults
 	switch {
 	case len(c.ranked) == 0:
@@ -70,7 +73,11 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		told = true
 	}
 
-	v := Verdict{Winner: winner, Reasons: append(append([]string{}, faults...), doubts...)}
+	v := Verdict{Reasons: append(append([]string{}, faults...), doubts...), Caveats: c.caveats(winner)}
+	if winner >= 0 {
+		v.Winner = runs[winner].Name
+	}
+	sentences = append(sentences, v.Caveats...)
 	v.Trusted = len(v.Reasons) == 0
 	if !told {
 		doubts = v.Reasons
@@ -79,7 +86,7 @@ func Judge(runs []*Run, given Evidence) Verdict {
 	case len(doubts) > 0:
 		sentences = append(sentences, "Not to be trusted: "+few(doubts)+".")
 	case v.Trusted:
-		sentences = append(sentences, rests(runs, given.Bounds, winner))
+		sentences = append(sentences, rests(runs, given.Bounds, v.Winner))
 	}
 	v.Text = strings.TrimSpace(strings.Join(sentences, " "))
 	return v

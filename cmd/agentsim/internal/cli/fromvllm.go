@@ -51,7 +51,7 @@ var vllmHarmless = wordSet(`host port uds api-key served-model-name trust-remote
 	middleware allowed-origins allowed-methods allowed-headers allow-credentials enable-request-id-headers enable-prompt-tokens-details
 	enable-force-include-usage enable-server-load-tracking disable-fastapi-docs disable-uvicorn-access-log
 	disable-frontend-multiprocessing api-server-count guided-decoding-backend structured-outputs-config
-	return-tokens-as-token-ids prefix-caching-hash-algo enable-chunked-prefill async-scheduling use-v2-block-manager swap-space
+	return-tokens-as-token-ids prefix-caching-hash-algo enable-chunked-prefill use-v2-block-manager swap-space
 	worker-use-ray ray-workers-use-nsight otlp-traces-endpoint collect-detailed-traces show-hidden-metrics-for-version
 	hf-token config-format use-tqdm-on-load enable-log-outputs max-logprobs task runner limit-mm-per-prompt
 	language-model-only kv-events-config data-parallel-address data-parallel-rpc-port master-addr master-port device dtype
@@ -217,6 +217,7 @@ func (c *serverConfig) readVLLMOption(o option) error {
 		return c.setInt(rule.key, value, o.given, rule.least)
 	}
 	name, off := strings.CutPrefix(o.name, "no-")
+	on := strconv.FormatBool(!off && value != "False" && value != "false")
 	switch name {
 	case "model":
 		return c.setModel(value, o.given)
@@ -240,7 +241,9 @@ func (c *serverConfig) readVLLMOption(o option) error {
 			c.set("parallelism.expert", "1", o.given)
 		}
 	case "enable-prefix-caching":
-		c.set("engine.prefix_caching", strconv.FormatBool(!off && value != "False" && value != "false"), o.given)
+		c.set("engine.prefix_caching", on, o.given)
+	case "async-scheduling":
+		c.set("engine.async_scheduling", on, o.given)
 	case "scheduling-policy":
 		c.set("engine.scheduling", yamlString(value), o.given)
 		if value != "fcfs" {
@@ -255,7 +258,7 @@ func (c *serverConfig) readVLLMOption(o option) error {
 		c.harmless = append(c.harmless, o.given)
 	default:
 		harmless := vllmHarmless
-		if off && (name == "enable-chunked-prefill" || name == "async-scheduling") {
+		if off && name == "enable-chunked-prefill" {
 			harmless = nil
 		}
 		c.note(name, o.given, harmless)

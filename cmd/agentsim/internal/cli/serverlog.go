@@ -134,7 +134,7 @@ var assignment = regexp.MustCompile(`([A-Za-z_]+)'?[=:] ?('(?:[^'\\]|\\.)*'|"[^"
 var (
 	vllmDumpNames = wordSet(`model model-tag tensor-parallel-size pipeline-parallel-size data-parallel-size enable-expert-parallel
 		max-seq-len max-model-len max-num-seqs max-num-batched-tokens gpu-memory-utilization kv-cache-dtype quantization block-size
-		enable-prefix-caching num-gpu-blocks-override scheduling-policy enable-lora enforce-eager`)
+		enable-prefix-caching num-gpu-blocks-override scheduling-policy async-scheduling enable-lora enforce-eager`)
 	sglangDumpNames = wordSet(`model-path tp-size pp-size dp-size ep-size mem-fraction-static kv-cache-dtype quantization
 		chunked-prefill-size max-prefill-tokens max-running-requests page-size context-length schedule-policy
 		schedule-conservativeness disable-radix-cache enable-dp-attention speculative-algorithm enable-lora enable-mixed-chunk`)
@@ -158,7 +158,7 @@ func (c *serverConfig) logDump(dump, line string) error {
 		switch {
 		case value == "None" || value == "":
 			continue
-		case name == "enable-prefix-caching" && value == "False":
+		case value == "False" && (name == "enable-prefix-caching" || name == "async-scheduling"):
 			o.name = "no-" + name
 		case value == "False":
 			continue
