@@ -73,7 +73,9 @@ func (r *run) dispatch(e event) {
 	if r.options.private {
 		copy = uint32(e.inst.program) + 1
 	}
-	r.fruitless = 0
+	if r.now > sent { // or else programs that are refused could follow each other at one instant for ever
+		r.fruitless = 0
+	}
 	l.Path = r.path(c, copy, l.Path[:0])
 	l.Input, l.Output = c.Input, c.Output
 	l.MaxOutput = int32(min(r.plan.Client.MaxTokens, r.plan.MaxModelLen-int(c.Input)))
@@ -99,6 +101,9 @@ func (r *run) describe(l *live, c *trace.Call) {
 // tokens is how many tokens of a routed call are in its engine's KV cache.
 func (r *run) tokens(q *router.Request) int32 {
 	l := r.lives[q.ID]
+	if l.worker < 0 { // placed just now
+		return 0
+	}
 	return r.engines[l.worker].Tokens(r.now, &l.Request)
 }
 
@@ -112,6 +117,7 @@ func (r *run) act(decisions []router.Decision) {
 			r.refuse(l)
 			continue
 		}
+		r.fruitless = 0
 		l.worker = int32(d.Worker)
 		r.requests[l.record].Worker = l.worker
 		if r.plan.Deployment.Workload.WarmStart {
