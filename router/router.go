@@ -37,8 +37,8 @@ func (p *Pool) check() error {
 
 // Router chooses among the workers of a pool, 0..n-1.
 type Router struct {
-	// Tokens returns how many tokens of an active request its worker has in its KV cache. Only routers that track output
-	// blocks call it; while it is nil they count none.
+	// Tokens returns how many tokens of an active request its worker has in its KV cache, also of one that the Drain under
+	// way has placed. Only routers that track output blocks call it; while it is nil they count none.
 	Tokens func(q *Request) int32
 
 	settings  Settings

@@ -72,7 +72,9 @@ func (r *run) dispatch(e event) {
 		return
 	}
 	r.requests[record] = rec
-	r.fruitless = 0
+	if r.now > sent { // or else programs that are refused could follow each other at one instant for ever
+		r.fruitless = 0
+	}
 	l := r.newLive()
 	l.inst, l.call, l.record, l.cameAt = e.inst, e.call, record, r.now
 	r.prepare(l, c)

@@ -46,6 +46,9 @@ func (r *run) newDesks(p *Plan) error {
 		}
 		d.router.Tokens = func(q *router.Request) int32 {
 			l := r.lives[q.ID]
+			if l.stage != atEngine { // placed just now
+				return 0
+			}
 			return r.engines[l.worker].Tokens(r.now, &l.Request)
 		}
 		if p.scheduler != nil && !r.options.private {
@@ -161,6 +164,7 @@ func (r *run) place(d *desk, decisions []router.Decision) {
 			refused = append(refused, dec)
 			continue
 		}
+		r.fruitless = 0
 		l.stage, l.worker = atEngine, int32(dec.Worker)
 		l.queued += r.now - l.submitted
 		r.requests[l.record].Worker = l.worker
