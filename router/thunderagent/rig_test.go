@@ -112,7 +112,7 @@ func (r *rig) act(session uint64, tokens int32) {
 // tick goes on to the next tick.
 func (r *rig) tick() {
 	r.Helper()
-	at, ok := r.NextTick()
+	at, ok := r.NextTick(r.now)
 	if !ok {
 		r.Fatal("no tick is due")
 	}
@@ -124,7 +124,7 @@ func (r *rig) tick() {
 func (r *rig) ticks(d time.Duration) {
 	end := r.now + d
 	var all []Release
-	for at, ok := r.NextTick(); ok && at <= end; at, ok = r.NextTick() {
+	for at, ok := r.NextTick(r.now); ok && at <= end; at, ok = r.NextTick(r.now) {
 		r.now = at
 		r.took(r.Tick(at))
 		all = append(all, r.released...)
