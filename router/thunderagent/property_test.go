@@ -50,6 +50,26 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// The same sequence gives the same events, with all their figures.
+func TestDeterminism(t *testing.T) {
+	for seed := range uint64(200) {
+		var logs [2][]string
+		for i := range logs {
+			d := newDuel(t, seed)
+			d.table.Observe(func(e Event) {
+				e.Request = nil // another one in each run
+				logs[i] = append(logs[i], fmt.Sprint(e))
+			})
+			for range 60 {
+				d.step()
+			}
+		}
+		if !slices.Equal(logs[0], logs[1]) {
+			t.Fatalf("seed %d:\n%s\nthen\n%s", seed, strings.Join(logs[0], "\n"), strings.Join(logs[1], "\n"))
+		}
+	}
+}
+
 // duel is one sequence: the two schedulers, and the clients and engines of both.
 type duel struct {
 	t       *testing.T
@@ -60,17 +80,17 @@ type duel struct {
 	waiting []*Request // arrived and not released
 	unsent  []Release
 	running []*Request
-	on      map[*Request]int32
-	tokens  map[*Request]int32
-	blind   bool // for a time no worker was alive
-	log     []string
+	ran     map[*Request]int32 // where
+	engines
+	blind bool // for a time no worker was alive
+	log   []string
 }
 
 func newDuel(t *testing.T, seed uint64) *duel {
-	d := &duel{t: t, random: rand.New(rand.NewPCG(seed, 0)), on: map[*Request]int32{}, tokens: map[*Request]int32{}}
+	d := &duel{t: t, random: rand.New(rand.NewPCG(seed, 0)), engines: newEngines(), ran: map[*Request]int32{}}
 	s := d.settings()
 	caps := make([]Capacity, 1+d.random.IntN(3))
-	d.twin = &slow{s: s, first: -1, ran: map[uint64]int32{}, generated: func(q *Request) int32 { return d.tokens[q] }}
+	d.twin = &slow{s: s, first: -1, ran: map[uint64]int32{}, generated: func(q *Request) int32 { return d.generated[q] }}
 	for w := range caps {
 		if caps[w] = d.capacity(); seed%8 == 0 {
 			caps[w] = Capacity{}
@@ -78,17 +98,7 @@ func newDuel(t *testing.T, seed uint64) *duel {
 		d.twin.capacity = append(d.twin.capacity, d.tokensOf(s, caps[w]))
 		d.twin.alive = append(d.twin.alive, true)
 	}
-	table, err := New(s, caps, Live{
-		Worker: func(w int) (sum int64) {
-			for q, on := range d.on {
-				if int(on) == w && !(q.Final && s.Final != finalRelease) {
-					sum += int64(d.tokens[q])
-				}
-			}
-			return sum
-		},
-		Request: func(q *Request) int32 { return d.tokens[q] },
-	})
+	table, err := New(s, caps, d.live())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +159,8 @@ func (d *duel) step() {
 		d.send()
 	case n < 72 && len(d.running) > 0:
 		q := pick(d, d.running...)
-		d.tokens[q] += d.random.Int32N(1500)
-		d.logf("session %d has generated %d", q.Session, d.tokens[q])
+		d.generated[q] += d.random.Int32N(1500)
+		d.logf("session %d has generated %d", q.Session, d.generated[q])
 	case n < 94 && len(d.running) > 0:
 		d.complete()
 	case n < 96:
@@ -244,7 +254,8 @@ func (d *duel) send() {
 	d.unsent = slices.Delete(d.unsent, i, i+1)
 	d.logf("send session %d to %d", r.Request.Session, w)
 	d.running = append(d.running, r.Request)
-	d.on[r.Request] = w
+	d.sent(r.Request, w, d.twin.s.Final)
+	d.ran[r.Request] = w
 	d.table.Sent(d.now, r.Request, w)
 	d.twin.sent(r.Request, w)
 }
@@ -259,7 +270,7 @@ func (d *duel) ended(q *Request) {
 
 func (d *duel) complete() {
 	q := pick(d, d.running...)
-	context := q.Input + d.tokens[q]
+	context := q.Input + d.generated[q]
 	if d.random.IntN(5) == 0 {
 		context = -1
 	}
@@ -297,7 +308,7 @@ func (d *duel) flipWorker() {
 		d.blind = d.blind || !slices.Contains(d.twin.alive, true)
 		d.compare()
 		for _, q := range slices.Clone(d.running) {
-			if d.on[q] == int32(w) {
+			if d.ran[q] == int32(w) {
 				d.end(q)
 			}
 		}
