@@ -9,6 +9,9 @@ import (
 // resume gives paused programs workers again. It chooses them smallest first from the room of all workers together, and
 // then places them largest first, each on the worker with the most room ("best-fit decreasing" in the sources; it is
 // worst-fit). What was chosen and fits no single worker stays paused, though others might have had its share.
+//
+// A pinned request resumes on its pin only, as in later versions of [N]; 227ce2e4 takes any worker until Sent. Its pause
+// pass of the same tick counts acting programs that have just been resumed unweighted; here they count as they do later.
 func (t *Table) resume(now time.Duration) {
 	if len(t.paused) == 0 {
 		return
