@@ -1,13 +1,12 @@
 package thunderagent
 
 import (
-	"errors"
 	"testing"
 	"time"
 )
 
-// The tests of this file are the places where documents and implementations of ThunderAgent drift apart, or surprise.
-// Numbers are of a list that is kept with the project's notes; each comment says all that is needed here.
+// The tests called Drift are of the places where documents and implementations of ThunderAgent drift apart, or surprise.
+// Their numbers only tell them apart. Here: who is paused, held and resumed, and when.
 
 // with returns the settings of Dynamo's plugin after a change.
 func with(change func(*Settings)) Settings {
@@ -48,6 +47,51 @@ func TestDrift04LazyPause(t *testing.T) {
 	r.used(10_000)
 	r.end(1, 9900)
 	r.is(1, "acting, paused")
+}
+
+// Where the tokens of acting programs decay, what acted long ago weighs next to nothing: 9,000 tokens on worker 0, next
+// to 5,000 on worker 1 that reason.
+func TestDrift06WhereActingTokensDecay(t *testing.T) {
+	old := func(decay Decay, threshold float64) *rig {
+		r := newRig(t, with(func(s *Settings) {
+			s.Decay, s.PauseThreshold, s.PauseTarget, s.SessionRetention = decay, threshold, threshold, 0
+			s.ResumeHysteresis, s.ResumeTimeout = 0, 60
+		}), 10_000, 10_000)
+		r.act(1, 9000)
+		r.arrive(2, 5000)
+		r.now = 4 * time.Second
+		return r
+	}
+	for _, test := range []struct {
+		decay                 Decay
+		admitted, forced      string
+		overThreshold, resume string
+	}{
+		{Decay{}, "reasoning on 1", "reasoning on 1", "acting, paused", "reasoning, held"},
+		{Decay{Admission: true}, "reasoning on 0", "reasoning on 1", "acting, paused", "reasoning, held"},
+		{Decay{Forced: true}, "reasoning on 1", "reasoning on 0", "acting, paused", "reasoning, held"},
+		{Decay{Pause: true}, "reasoning on 1", "reasoning on 1", "acting on 0", "reasoning, held"},
+		{Decay{Resume: true}, "reasoning on 1", "reasoning on 1", "acting, paused", "reasoning on 0"},
+	} {
+		r := old(test.decay, 1)
+		r.arrive(3, 800) // fits both
+		r.is(3, test.admitted)
+
+		r = old(test.decay, 1)
+		r.arrive(3, 20_000)
+		r.ticks(70 * time.Second)
+		r.releasedOnly(3)
+		r.is(3, test.forced+", marked")
+
+		r = old(test.decay, 0.9) // below 9,100; 9,000 * 2^-5 and the buffer are 381
+		r.tick()
+		r.is(1, test.overThreshold)
+
+		r = old(test.decay, 1)
+		r.arrive(3, 6000) // 900 and 4,900 are left, or 9,619
+		r.tick()
+		r.is(3, test.resume)
+	}
 }
 
 // An active program is not checked at its next turn, however it has grown; the next tick is the first to see it.
@@ -223,341 +267,6 @@ func TestDrift14StaleSizeAtResume(t *testing.T) {
 	}
 }
 
-// A response without a usage record counts as large as the request got. In [U] its program reasons for ever.
-func TestDrift15MissingUsage(t *testing.T) {
-	r := native1(t)
-	r.arrive(1, 1000)
-	r.generated[r.running[1]] = 70
-	r.end(1, -1)
-	r.is(1, "acting on 0")
-	r.used(1170)
-}
-
-// Requests without a session are the caller's to pass by. In [U] all are of one program: as one session they are one
-// giant, which runs one request at a time.
-func TestDrift16OneSessionForAll(t *testing.T) {
-	r := native1(t)
-	r.arrive(0, 1000)
-	r.arrive(0, 2000)
-	r.arrive(0, 3000)
-	r.is(0, "reasoning on 0, 2 behind")
-	r.end(0, 1000)
-	r.releasedOnly(0)
-	r.used(2100)
-}
-
-// Sessions that end without saying so hold their budget until they expire. One that comes back is a new program.
-func TestDrift17IdleExpiry(t *testing.T) {
-	for _, test := range []struct {
-		s       Settings
-		expires time.Duration
-	}{{native(), 30 * time.Minute}, {python(), 10 * time.Minute}, {upstream(), 0}} {
-		r := newRig(t, test.s, 10_000)
-		r.act(1, 4000)
-		r.act(2, 4000)
-		r.ticks(test.expires - 5*time.Second)
-		r.used(8200)
-		r.arrive(2, 4000) // in time: no longer idle
-		r.ticks(5 * time.Second)
-		if test.expires == 0 {
-			r.ticks(100 * time.Hour)
-			r.used(8200)
-			continue
-		}
-		r.used(4100)
-		r.is(1, "none")
-		r.arrive(1, 100)
-		if p, _ := r.Program(r.now, 1); p.Turns != 1 {
-			t.Errorf("a session that came back is in turn %d", p.Turns)
-		}
-	}
-	// It expires at an arrival too, which then finds the room.
-	r := native1(t)
-	r.act(1, 9000)
-	r.now = 30 * time.Minute
-	r.arrive(2, 9000)
-	r.is(1, "none")
-	r.is(2, "reasoning on 0")
-}
-
-// The last request is forwarded unchecked [N], answered without an engine [Y], or one like others, after which the
-// program is gone ([U], [P]).
-func TestDrift18FinalModes(t *testing.T) {
-	for _, test := range []struct {
-		final           string
-		during          string
-		swallowed       bool
-		usedMeanwhile   int64
-		pausedMeanwhile string // what becomes of the final request of a paused program
-	}{
-		{finalForward, "none", false, 0, "none"},
-		{finalSwallow, "none", true, 0, "none"},
-		{finalRelease, "reasoning on 0", false, 1300, "reasoning, held"},
-	} {
-		r := newRig(t, with(func(s *Settings) { s.Final = test.final }), 10_000)
-		r.act(1, 1000)
-		last := r.request(&Request{Session: 1, Input: 1200, Pin: nowhere, Final: true})
-		r.is(1, test.during)
-		if out := r.released[0]; out.Request != last || out.Swallowed != test.swallowed {
-			t.Errorf("%s: released %+v", test.final, out)
-		}
-		r.used(test.usedMeanwhile)
-		if !test.swallowed {
-			r.end(1, 1300)
-		}
-		r.is(1, "none")
-		if r.requests != 0 || len(r.entries) != 0 {
-			t.Errorf("%s: %d requests of %d sessions are left", test.final, r.requests, len(r.entries))
-		}
-
-		r.act(1, 9900)
-		r.tick()
-		r.is(1, "acting, paused")
-		last = r.request(&Request{Session: 1, Input: 9950, Pin: nowhere, Final: true})
-		r.is(1, test.pausedMeanwhile)
-		r.took(r.Abort(r.now, last))
-	}
-}
-
-// Capacity and assignment are by (worker, rank), which is a worker here: two ranks of half the size are not one pool.
-func TestDrift19RanksAreSeparatePools(t *testing.T) {
-	r := newRig(t, native(), 5000, 5000)
-	r.arrive(1, 3000)
-	r.arrive(2, 3000)
-	r.is(2, "reasoning on 1")
-	r.arrive(3, 3000) // 3,800 of 10,000 are left
-	r.is(3, "reasoning, held")
-}
-
-// A program whose worker is gone is placed anew, past the gate for new programs, but it needs room. [Y] lets it go
-// without a place rather than hold it.
-func TestDrift20StaleWorker(t *testing.T) {
-	for _, pass := range []bool{false, true} {
-		r := newRig(t, with(func(s *Settings) { s.PassUnplaceable = pass }), 10_000, 10_000)
-		r.arrive(2, 5000)
-		r.act(1, 1000)
-		r.act(3, 9900-1100) // with session 1
-		r.act(4, 4000)      // with session 2
-		r.tick()
-		r.is(1, "acting, paused")
-		r.is(3, "acting, paused")
-		r.arrive(5, 10)
-		r.is(5, "reasoning, held") // behind 3
-		r.is(4, "acting on 0")
-		r.RemoveWorker(r.now, 0)
-		r.is(4, "acting, nowhere")
-		r.arrive(4, 4000)
-		r.is(4, "reasoning on 1")
-		r.RemoveWorker(r.now, 1)
-		if err := r.SetWorker(0, Capacity{Tokens: 4100}); err != nil {
-			t.Fatal(err)
-		}
-		r.end(4, 4001)
-		r.arrive(4, 4001)
-		if pass {
-			r.is(4, "reasoning, nowhere")
-		} else {
-			r.is(4, "reasoning, held")
-		}
-	}
-}
-
-// Before any capacity is known nothing is held and nothing counts; what was sent counts as soon as it is.
-func TestDrift21ColdStart(t *testing.T) {
-	r := newRig(t, native(), 0)
-	for session := range uint64(3) {
-		r.sent(r.arrive(session, 50_000), 0)
-	}
-	if err := r.SetWorker(0, Capacity{Tokens: 10_000}); err != nil {
-		t.Fatal(err)
-	}
-	r.used(150_300)
-	r.arrive(3, 10)
-	r.is(3, "reasoning, held")
-	r.tick()
-	r.is(0, "reasoning on 0, marked")
-}
-
-// A pinned request counts on its pin from admission on, never on the least used worker for a while.
-func TestDrift22PinIsChargedWhereItRuns(t *testing.T) {
-	r := newRig(t, native(), 10_000, 10_000)
-	r.arrive(1, 8000)
-	if _, err := r.Arrive(r.now, &Request{Session: 2, Input: 1000, Pin: 0}); err != nil {
-		t.Fatal(err)
-	}
-	r.used(9200, 0) // before Sent
-}
-
-// A request that is aborted leaves its program as it was, held, released or sent, and one that it began is gone.
-func TestDrift23CancelRestoresExactly(t *testing.T) {
-	r := newRig(t, native(), 10_000, 20_000)
-	r.act(1, 1000)
-	r.now = time.Second
-	before := r.entries[1].state
-	q := r.arrive(1, 7000)
-	r.used(7100, 0)
-	r.took(r.Abort(r.now, q))
-	r.used(1100, 0)
-	if after := r.entries[1].state; !sameState(before, after) {
-		t.Errorf("%+v is now %+v", before, after)
-	}
-	q = r.arrive(1, 7000)
-	r.sent(q, 1) // elsewhere
-	r.took(r.Abort(r.now, q))
-	if after := r.entries[1].state; !sameState(before, after) {
-		t.Errorf("after it was sent %+v is now %+v", before, after)
-	}
-	q = r.arrive(2, 500)
-	next := r.arrive(2, 600)
-	r.took(r.Abort(r.now, q))
-	r.releasedOnly(2)
-	if p, _ := r.Program(r.now, 2); p.Turns != 1 || p.Tokens != 600 {
-		t.Errorf("the second request runs as %+v, want a first turn", p)
-	}
-	r.took(r.Abort(r.now, next))
-	r.is(2, "none")
-	// An end that comes late, or twice, changes nothing.
-	r.took(r.Abort(r.now, next))
-	r.took(r.Complete(r.now, q, 77))
-	r.is(2, "none")
-	// A request behind another is only taken out of the line.
-	q = r.arrive(1, 1000)
-	next = r.arrive(1, 1100)
-	r.took(r.Abort(r.now, next))
-	r.is(1, "reasoning on 0")
-	if r.requests != 1 {
-		t.Errorf("%d requests are left, want 1", r.requests)
-	}
-}
-
-func sameState(a, b state) bool {
-	a.path, b.path = nil, nil
-	type comparable struct {
-		known, acting, paused, marked, confirmed bool
-		worker, origin, turns                    int32
-		tokens, atPause                          int64
-		times                                    [3]time.Duration
-	}
-	of := func(s state) comparable {
-		return comparable{s.known, s.acting, s.paused, s.marked, s.confirmed, s.worker, s.origin, s.turns, s.tokens, s.atPause,
-			[3]time.Duration{s.actingSince, s.deferredSince, s.demotedUntil}}
-	}
-	return of(a) == of(b)
-}
-
-// Rounding to blocks counts what partial blocks waste: up for reasoning programs, down for acting ones.
-func TestDrift24BlockRounding(t *testing.T) {
-	r := newRig(t, with(func(s *Settings) { s.Rounding, s.BlockSize = roundBlocks, 64 }), 10_000)
-	r.arrive(1, 1000)
-	r.used(1152) // 1,100 is 17.2 blocks
-	r.generated[r.running[1]] = 5
-	r.used(1157)
-	r.end(1, 1005)
-	r.used(960) // 15.7 blocks, no buffer
-}
-
-// The priority jump of [Y]: -2 s for the programs of a nearly full worker, for 7.5 s from a tick on. The router's queue
-// clamps it to 0.
-func TestDrift25SoftDemotion(t *testing.T) {
-	for _, test := range []struct {
-		at   time.Duration
-		want time.Duration
-	}{
-		{4999 * time.Millisecond, 0},
-		{5 * time.Second, -2 * time.Second},
-		{12400 * time.Millisecond, -2 * time.Second},
-		{12500 * time.Millisecond, 0},
-	} {
-		r := newRig(t, python(), 10_000)
-		r.act(1, 4000)
-		r.act(2, 3900) // 8,100 of 10,000, within 0.80..0.95
-		if test.at >= 5*time.Second {
-			r.tick()
-		}
-		r.now = test.at
-		r.arrive(1, 4000)
-		if got := r.released[0]; got.PriorityJump != test.want || got.Worker != 0 || got.Target != nowhere {
-			t.Errorf("at %v: released %+v, want a jump of %v, bound to worker 0", test.at, got, test.want)
-		}
-	}
-}
-
-// In [Y], what was held gets a jump of 1 s.
-func TestDrift26ResumeBoost(t *testing.T) {
-	for _, test := range []struct {
-		s    Settings
-		want time.Duration
-	}{{native(), 0}, {python(), time.Second}} {
-		r := newRig(t, test.s, 10_000)
-		r.arrive(1, 9000)
-		if got := r.released[0].PriorityJump; got != 0 {
-			t.Errorf("a jump of %v for what was not held", got)
-		}
-		r.arrive(2, 1000)
-		r.end(1, 10)
-		r.tick()
-		r.releasedOnly(2)
-		if got := r.released[0].PriorityJump; got != test.want {
-			t.Errorf("a jump of %v for what was held, want %v", got, test.want)
-		}
-	}
-}
-
-// The host tier counts as capacity in [Y], not in [N].
-func TestDrift28HostTier(t *testing.T) {
-	for _, test := range []struct {
-		s    Settings
-		want string
-	}{{native(), "reasoning, held"}, {python(), "reasoning on 0"}} {
-		r := newRig(t, test.s, 1)
-		if err := r.SetWorker(0, Capacity{Tokens: 10_000, HostTokens: 5000}); err != nil {
-			t.Fatal(err)
-		}
-		r.arrive(1, 14_000)
-		r.is(1, test.want)
-	}
-}
-
-// Each frontend has its own table and thinks that it owns all capacity: together they overcommit.
-func TestDrift29TwoFrontends(t *testing.T) {
-	var used int64
-	for range 2 {
-		r := native1(t)
-		r.arrive(1, 9000)
-		r.is(1, "reasoning on 0")
-		used += r.Used(0)
-	}
-	if used <= 10_000 {
-		t.Errorf("%d tokens are used, want more than 10,000", used)
-	}
-}
-
-// Pausing tells no engine, and the KV may still be there at resume. The program goes back to its worker only if that has
-// the most room; else it migrates, and its KV is of no use.
-func TestDrift31ResumesMayMigrate(t *testing.T) {
-	for _, test := range []struct {
-		elsewhere  int32 // generated on worker 1
-		target     int32
-		migrations int64
-	}{{7000, 0, 0}, {0, 1, 1}} {
-		r := newRig(t, native(), 10_000, 10_000)
-		r.act(1, 2000)
-		r.arrive(2, 2000) // on worker 1
-		r.arrive(3, 100)  // on worker 0
-		r.generated[r.running[3]] = 7300
-		r.is(3, "reasoning on 0")
-		r.tick() // 2,100 + 7,500
-		r.is(1, "acting, paused")
-		r.arrive(1, 2100)
-		r.generated[r.running[3]] = 3000
-		r.generated[r.running[2]] = test.elsewhere
-		r.tick()
-		if out := r.released[0]; out.Target != test.target || r.Stats(r.now).Migrations != test.migrations {
-			t.Errorf("resumed on %d with %d migrations, want %d and %d", out.Target, r.Stats(r.now).Migrations, test.target, test.migrations)
-		}
-	}
-}
-
 // A held request waits for a tick, though the room is there sooner.
 func TestDrift32ResumesComeAtTicksOnly(t *testing.T) {
 	r := native1(t)
@@ -572,56 +281,6 @@ func TestDrift32ResumesComeAtTicksOnly(t *testing.T) {
 	if out := r.released[0]; r.now != 5*time.Second || out.Held != 4*time.Second {
 		t.Errorf("released at %v after %v, want 5s and 4s", r.now, out.Held)
 	}
-}
-
-// max_programs limits the programs that reason on a worker, as SGLang's max_running_requests does.
-func TestDrift35MaxPrograms(t *testing.T) {
-	r := newRig(t, with(func(s *Settings) { s.MaxPrograms = 4 }), 1_000_000, 1_000_000)
-	for session := range uint64(8) {
-		r.arrive(session, 10)
-	}
-	r.arrive(8, 10)
-	r.is(8, "reasoning, held")
-	r.tick() // 4 of 4 is over 0.95 of them, so all are marked
-	r.is(0, "reasoning on 0, marked")
-	r.is(8, "reasoning, held")
-	r.end(0, 10)
-	r.is(0, "acting, paused")
-	r.tick() // 3 of at most floor(0.85*4) = 3; acting takes no slot
-	r.is(8, "reasoning, held")
-	r.is(0, "acting on 0")
-	r.end(2, 10)
-	r.tick()
-	r.is(8, "reasoning on 0")
-}
-
-// A full table forgets the program that was idle longest. There is always one, unless the requests are at their limit.
-func TestDrift37TableLimit(t *testing.T) {
-	r := newRig(t, with(func(s *Settings) { s.MaxTrackedRequests = 3 }), 1_000_000)
-	for session := uint64(1); session <= 3; session++ {
-		r.act(session, 10)
-		r.now += time.Second
-	}
-	r.act(1, 10) // now 2 is idle longest
-	r.act(4, 10)
-	r.is(2, "none")
-	r.is(1, "acting on 0")
-	if got := r.Stats(r.now); got.Programs != 3 || got.Evicted != 1 || got.Expired != 0 {
-		t.Errorf("stats %+v", got)
-	}
-	for range 3 {
-		r.arrive(1, 10)
-	}
-	r.is(1, "reasoning on 0, 2 behind")
-	fourth := &Request{Session: 5, Input: 10, Pin: nowhere}
-	if _, err := r.Arrive(r.now, fourth); !errors.Is(err, ErrRequestLimit) {
-		t.Errorf("a fourth request: %v, want %v", err, ErrRequestLimit)
-	}
-	r.is(5, "none")
-	r.end(1, 10)
-	r.request(fourth)
-	r.is(5, "reasoning on 0")
-	r.is(3, "none")
 }
 
 // The marking step compares with the target, not the threshold: acting programs have brought the use down to 8,200, and
@@ -660,17 +319,6 @@ func TestDrift39FirstTurnGroup(t *testing.T) {
 		r.is(test.winner, "acting on 0")
 		r.is(3-test.winner, "acting, paused")
 	}
-}
-
-// An aborted request takes the mark with it: its program is not paused.
-func TestDrift40AbortLosesTheMark(t *testing.T) {
-	r := native1(t)
-	r.act(1, 9000)
-	q := r.arrive(1, 9800)
-	r.tick()
-	r.is(1, "reasoning on 0, marked")
-	r.took(r.Abort(r.now, q))
-	r.is(1, "acting on 0")
 }
 
 // Resumes alone do not lead to pauses in the same tick, as 0.85 is below 0.95; forced ones do.

@@ -51,9 +51,8 @@ type Event struct {
 	Worker  int32    // the one in question, -1 for none
 	// Size of the program, without its buffer.
 	Size int64
-	// Used, Capacity and Room are the worker's before the decision; Room is what the limit in question leaves, for
-	// resumes the one below the resume ceiling, else the one below the capacity, and negative when it is exceeded. All
-	// are 0 with no worker.
+	// Used, Capacity and Room are the worker's before the decision, 0 without one. Room is what is left below the limit in
+	// question, negative beyond it: the admit ceiling, for pauses and marks the threshold, for resumes their ceiling.
 	Used, Capacity, Room int64
 }
 

@@ -233,7 +233,7 @@ func TestAllWorkersRemoved(t *testing.T) {
 			r.is(4, "reasoning, nowhere")
 			r.ticks(2 * time.Minute)
 			r.is(3, "reasoning, held")
-			if at, ok := r.NextTick(); !ok || at <= r.now {
+			if at, ok := r.NextTick(r.now); !ok || at <= r.now {
 				t.Fatalf("next tick at %v, %v: the caller would not get on", at, ok)
 			}
 			if err := r.SetWorker(1, Capacity{Tokens: 20_000}); err != nil {

@@ -39,7 +39,7 @@ type overused struct {
 }
 
 func (o *overused) add(t *Table, e *entry) {
-	c := candidate{entry: e, size: t.size(e)}
+	c := candidate{t.size(e), e.session, e.index}
 	switch {
 	case e.acting:
 		o.acting = append(o.acting, c)
@@ -61,11 +61,12 @@ func (t *Table) shed(now time.Duration, w int, o *overused) {
 	for acting := heapify(o.acting); o.load > target && len(acting) > 0; {
 		var c candidate
 		c, acting = pop(acting)
+		e := t.programs[c.index]
 		if t.settings.Decay.Pause {
-			o.load -= t.settings.decayedCharge(c.tokens, now-c.actingSince)
-			t.pause(now, c.entry, OverThreshold)
+			o.load -= t.settings.decayedCharge(e.tokens, now-e.actingSince)
+			t.pause(now, e, OverThreshold)
 		} else {
-			t.pause(now, c.entry, OverThreshold)
+			t.pause(now, e, OverThreshold)
 			o.load = t.Used(w)
 		}
 	}
@@ -80,10 +81,11 @@ func (t *Table) shed(now time.Duration, w int, o *overused) {
 		}
 		left -= t.settings.need(c.size)
 		t.stats.Marks++
-		t.tell(now, Marked, OverThreshold, c.entry, c.current, int32(w), t.settings.PauseThreshold)
-		s := c.state
+		e := t.programs[c.index]
+		t.tell(now, Marked, OverThreshold, e, e.current, int32(w), t.settings.PauseThreshold)
+		s := e.state
 		s.marked = true
-		t.set(now, c.entry, s)
+		t.set(now, e, s)
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 // resume gives paused programs workers again. It chooses them smallest first from the room of all workers together, and
 // then places them largest first, each on the worker with the most room ("best-fit decreasing" in the sources; it is
 // worst-fit). What was chosen and fits no single worker stays paused, though others might have had its share.
+//
+// A pinned request resumes on its pin only, as in later versions of [N]; 227ce2e4 takes any worker until Sent. Its pause
+// pass of the same tick counts acting programs that have just been resumed unweighted; here they count as they do later.
 func (t *Table) resume(now time.Duration) {
 	if len(t.paused) == 0 {
 		return
@@ -16,17 +19,18 @@ func (t *Table) resume(now time.Duration) {
 	rooms, total := t.rooms(now)
 	slots, totalSlots := t.slots(rooms)
 	for _, c := range t.choose(rooms, total, totalSlots) {
-		w := roomiest(rooms, slots, c)
+		e, need := t.programs[c.index], t.settings.need(c.size)
+		w := roomiest(rooms, slots, e, need)
 		if w == nowhere {
 			continue
 		}
-		if rooms[w] -= c.need; rooms[w] <= t.settings.BufferPerProgram {
+		if rooms[w] -= need; rooms[w] <= t.settings.BufferPerProgram {
 			rooms[w] = 0
 		}
-		if slots != nil && c.slot() {
+		if slots != nil && e.takesSlot() {
 			slots[w]--
 		}
-		t.wake(now, c.entry, w, RoomAgain, false)
+		t.wake(now, e, w, RoomAgain, false)
 	}
 }
 
@@ -62,58 +66,78 @@ func (t *Table) slots(rooms []int64) (slots []int64, total int64) {
 	return slots, total
 }
 
-// candidate is a program to resume, pause or mark.
+// candidate is a program to resume, pause or mark, with what it is ordered by. It holds no pointer, so that the garbage
+// collector does not look at every move in a heap of them.
 type candidate struct {
-	*entry
-	size, need int64
-	pin        int32
+	size    int64
+	session uint64
+	index   int // in Table.programs
 }
 
-func (c candidate) slot() bool { return !c.acting }
-
-func smallestFirst(a, b candidate) int {
-	return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.session, b.session))
+func (c candidate) less(d candidate) bool {
+	return c.size < d.size || c.size == d.size && c.session < d.session
 }
 
-func largestFirst(a, b candidate) int {
-	return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.session, b.session))
+func smallestFirst(c, d candidate) int {
+	if c.size != d.size {
+		return cmp.Compare(c.size, d.size)
+	}
+	return cmp.Compare(c.session, d.session)
+}
+
+func largestFirst(c, d candidate) int {
+	if c.size != d.size {
+		return cmp.Compare(d.size, c.size)
+	}
+	return cmp.Compare(c.session, d.session)
+}
+
+// takesSlot tells whether a paused program reasons when it is resumed, and so counts for max_programs.
+func (e *entry) takesSlot() bool { return !e.acting }
+
+// pin returns the only worker for the request that waits first, or nowhere.
+func (e *entry) pin() int32 {
+	if len(e.waiting) > 0 {
+		return e.waiting[0].Pin
+	}
+	return nowhere
 }
 
 // choose returns the paused programs to place, largest first.
 func (t *Table) choose(rooms []int64, total, slots int64) []candidate {
-	var groups [3][]candidate
+	groups := &t.groups
+	for g := range groups {
+		groups[g] = groups[g][:0]
+	}
 	for _, e := range t.paused {
-		c := candidate{entry: e, size: t.pausedSize(e), pin: nowhere}
-		if c.need = t.settings.need(c.size); c.need > total {
-			continue
-		}
-		if len(e.waiting) > 0 {
-			c.pin = e.waiting[0].Pin
-		}
-		if c.pin == nowhere || rooms[c.pin] >= c.need {
+		c := candidate{t.pausedSize(e), e.session, e.index}
+		need, pin := t.settings.need(c.size), e.pin()
+		if need <= total && (pin == nowhere || need <= rooms[pin]) {
 			g := t.group(e)
 			groups[g] = append(groups[g], c)
 		}
 	}
-	var chosen []candidate
+	chosen := t.chosen[:0]
 	for _, group := range groups {
 		for group = heapify(group); len(group) > 0; {
 			var c candidate
 			c, group = pop(group)
-			if c.need > total {
+			need := t.settings.need(c.size)
+			if need > total {
 				break // and all after it are larger
 			}
-			if c.slot() && slots == 0 {
-				continue
-			}
-			total -= c.need
-			if c.slot() {
+			if t.programs[c.index].takesSlot() {
+				if slots == 0 {
+					continue
+				}
 				slots--
 			}
+			total -= need
 			chosen = append(chosen, c)
 		}
 	}
 	slices.SortFunc(chosen, largestFirst)
+	t.chosen = chosen
 	return chosen
 }
 
@@ -136,15 +160,13 @@ func (t *Table) pausedSize(e *entry) int64 {
 	return e.tokens
 }
 
-// roomiest returns the worker with the most room of those that can take c, the first one on a tie.
-func roomiest(rooms, slots []int64, c candidate) int32 {
-	best := nowhere
+// roomiest returns the worker with the most room of those that can take a paused program, the first one on a tie.
+func roomiest(rooms, slots []int64, e *entry, need int64) int32 {
+	best, most := nowhere, max(need, 1)-1
+	pin, counts := e.pin(), slots != nil && e.takesSlot()
 	for w, room := range rooms {
-		if room < max(c.need, 1) || c.pin != nowhere && int(c.pin) != w || slots != nil && c.slot() && slots[w] == 0 {
-			continue
-		}
-		if best == nowhere || room > rooms[best] {
-			best = int32(w)
+		if room > most && (pin == nowhere || int(pin) == w) && !(counts && slots[w] == 0) {
+			best, most = int32(w), room
 		}
 	}
 	return best
@@ -191,10 +213,10 @@ func down(h []candidate, i int) {
 		if child >= len(h) {
 			return
 		}
-		if child+1 < len(h) && smallestFirst(h[child+1], h[child]) < 0 {
+		if child+1 < len(h) && h[child+1].less(h[child]) {
 			child++
 		}
-		if smallestFirst(h[i], h[child]) <= 0 {
+		if !h[child].less(h[i]) {
 			return
 		}
 		h[i], h[child] = h[child], h[i]

@@ -9,37 +9,54 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
+// engines is what the engines know of requests.
+type engines struct {
+	generated map[*Request]int32
+	on        map[*Request]int32 // worker of the requests that run, less final ones that were forwarded
+}
+
+func newEngines() engines { return engines{map[*Request]int32{}, map[*Request]int32{}} }
+
+func (e engines) sent(q *Request, w int32, final string) {
+	if !q.Final || final == finalRelease {
+		e.on[q] = w
+	}
+}
+
+func (e engines) live() Live {
+	return Live{
+		Worker: func(w int) (sum int64) {
+			for q, on := range e.on {
+				if int(on) == w {
+					sum += int64(e.generated[q])
+				}
+			}
+			return sum
+		},
+		Request: func(q *Request) int32 { return e.generated[q] },
+	}
+}
+
 // rig drives a table by hand: it is the router, which sends each release where the table wishes, and the engines.
 type rig struct {
 	*testing.T
 	*Table
-	now       time.Duration
-	generated map[*Request]int32
-	on        map[*Request]int32 // worker of the requests that run
-	running   map[uint64]*Request
-	released  []Release // by the last call
-	events    []string
+	engines
+	now      time.Duration
+	running  map[uint64]*Request
+	released []Release // by the last call
+	events   []string
 }
 
 // newRig has workers of those capacities, in tokens.
 func newRig(t *testing.T, s Settings, capacity ...int64) *rig {
 	t.Helper()
-	r := &rig{T: t, generated: map[*Request]int32{}, on: map[*Request]int32{}, running: map[uint64]*Request{}}
+	r := &rig{T: t, engines: newEngines(), running: map[uint64]*Request{}}
 	caps := make([]Capacity, len(capacity))
 	for w, c := range capacity {
 		caps[w].Tokens = c
 	}
-	table, err := New(s, caps, Live{
-		Worker: func(w int) (sum int64) {
-			for q, on := range r.on {
-				if int(on) == w {
-					sum += int64(r.generated[q])
-				}
-			}
-			return sum
-		},
-		Request: func(q *Request) int32 { return r.generated[q] },
-	})
+	table, err := New(s, caps, r.engines.live())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +85,7 @@ func (r *rig) took(released []Release) {
 }
 
 func (r *rig) sent(q *Request, w int32) {
-	if !q.Final || r.settings.Final == finalRelease {
-		r.on[q] = w
-	}
+	r.engines.sent(q, w, r.settings.Final)
 	r.Sent(r.now, q, w)
 }
 
@@ -112,7 +127,7 @@ func (r *rig) act(session uint64, tokens int32) {
 // tick goes on to the next tick.
 func (r *rig) tick() {
 	r.Helper()
-	at, ok := r.NextTick()
+	at, ok := r.NextTick(r.now)
 	if !ok {
 		r.Fatal("no tick is due")
 	}
@@ -124,7 +139,7 @@ func (r *rig) tick() {
 func (r *rig) ticks(d time.Duration) {
 	end := r.now + d
 	var all []Release
-	for at, ok := r.NextTick(); ok && at <= end; at, ok = r.NextTick() {
+	for at, ok := r.NextTick(r.now); ok && at <= end; at, ok = r.NextTick(r.now) {
 		r.now = at
 		r.took(r.Tick(at))
 		all = append(all, r.released...)

@@ -118,7 +118,7 @@ func TestGeneratedTokensCount(t *testing.T) {
 // The tick comes at whole intervals after the first request, also after a time without programs.
 func TestTicks(t *testing.T) {
 	r := native1(t)
-	if at, ok := r.NextTick(); ok {
+	if at, ok := r.NextTick(r.now); ok {
 		t.Errorf("a tick is due at %v in a new table", at)
 	}
 	r.now = 2 * time.Second
@@ -132,7 +132,7 @@ func TestTicks(t *testing.T) {
 	r.request(&Request{Session: 1, Input: 100, Pin: nowhere, Final: true})
 	r.end(1, 100)
 	r.end(1, 100)
-	if at, ok := r.NextTick(); ok {
+	if at, ok := r.NextTick(r.now); ok {
 		t.Errorf("a tick is due at %v in an empty table", at)
 	}
 	r.now = 41 * time.Second

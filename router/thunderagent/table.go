@@ -95,6 +95,7 @@ func (t *Table) set(now time.Duration, e *entry, s state) {
 	t.charge(e, +1)
 	if was.known != s.known {
 		if s.known {
+			t.startTicks(now)
 			e.index, t.programs = push(t.programs, e)
 		} else {
 			t.programs = remove(t.programs, e.index, func(e *entry) *int { return &e.index })

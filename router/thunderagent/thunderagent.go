@@ -106,8 +106,11 @@ type Table struct {
 
 	next  time.Duration // of the next tick; none until the first request
 	out   []Release
-	loads []int64 // scratch
 	stats Stats
+
+	loads  []int64        // scratch of measure
+	groups [3][]candidate // scratch of choose
+	chosen []candidate
 }
 
 // none stands for no time in times that may be missing; nowhere for no worker.

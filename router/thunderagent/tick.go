@@ -2,15 +2,17 @@ package thunderagent
 
 import "time"
 
-// NextTick returns when Tick wants to be called, and whether it does: not while the table has no program.
-func (t *Table) NextTick() (time.Duration, bool) {
+// NextTick returns when Tick wants to be called, now at the earliest, and whether it does: not while the table has no
+// program. Any other call may change the answer.
+func (t *Table) NextTick(now time.Duration) (time.Duration, bool) {
 	if len(t.programs) == 0 {
 		return 0, false
 	}
-	if due, ok := t.deadline(); ok && due < t.next {
-		return due, true
+	next := t.next
+	if due, ok := t.deadline(); ok {
+		next = min(next, due)
 	}
-	return t.next, true
+	return max(next, now), true
 }
 
 // deadline returns when the next held request times out, if that is not left to a tick.
@@ -125,7 +127,7 @@ func (t *Table) force(now time.Duration) {
 
 // forcedTo returns the worker for a program that is forced, nowhere when none has published its capacity.
 func (t *Table) forcedTo(e *entry, loads []int64) int32 {
-	if pin := e.waiting[0].Pin; pin != nowhere {
+	if pin := e.pin(); pin != nowhere {
 		if t.alive(pin) {
 			return pin
 		}
