@@ -1,6 +1,6 @@
-"""Runs agentsim and aisimulate on the same small traces and compares what they say.
+"""Runs agentsim and aisimulate on the same small traces and configs, and compares what they say.
 
-Both simulate round-robin workers with a fixed number of KV blocks and fixed step times: a step takes PREFILL_MS if it
+Both read aisimulate's config and simulate round-robin workers with a fixed number of KV blocks and fixed step times: a step takes PREFILL_MS if it
 computes prompt tokens, plus DECODE_MS if it generates for requests that had a token before. Everything that both tell
 of a request must be equal: its prompt and output tokens, its reused tokens (found in the prefix cache when it was first
 admitted) and its times to the first and to the last token. So must the numbers of completed requests and preemptions.
@@ -8,7 +8,7 @@ admitted) and its times to the first and to the last token. So must the numbers 
 What sets the two apart, found by experiment with the version in requirements.txt, is configured away or kept out of the
 traces:
 
-  - vLLM keeps one KV block as the null block; aisimulate has none.
+  - vLLM keeps one KV block as the null block; aisimulate has none. agentsim adds one to a config of aisimulate.
   - aisimulate takes freed blocks without a hash before cached ones, as vLLM does after 0.23, not before.
   - aisimulate invents generated tokens, so that no later prompt matches them. agentsim infers them from later prompts.
   - When a prompt ends inside a trace block, the next turn's prompt has another id for that block. aisimulate shares
@@ -122,46 +122,8 @@ def run(command: list[str]) -> float:
     return time.monotonic() - start
 
 
-def run_agentsim(binary: str, s: Scenario, file: Path, out: Path) -> Result:
-    """Predicts the scenario with agentsim."""
-    settings = {
-        "engine.block_size": BLOCK,
-        "engine.kv_blocks": s.kv_blocks + 1,  # vLLM keeps one block as the null block, aisimulate has none
-        "engine.version": "0.24",  # freed blocks without a hash are taken before cached ones, as aisimulate does
-        "engine.max_num_batched_tokens": s.batched_tokens,
-        "cost.profile": "fixed",
-        "cost.prefill": f"{PREFILL_MS}ms",
-        "cost.decode": f"{DECODE_MS}ms",
-        "client.timeout": "0s",
-        "load.mode": "closed",
-        # aisimulate knows no generated tokens and has no history from before the trace.
-        "workload.outputs": "none",
-        "workload.warm_start": "false",
-    }
-    command = [binary, "predict", str(file), "--model", "qwen3-14b", "--gpu", "h100-sxm"]
-    command += ["--workers", str(s.workers), "--router", "round-robin"]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={value}"]
-    wall = run([*command, "-o", str(out), "--traces"])
-
-    report = json.loads((out / "report.json").read_text())["runs"][0]
-    requests = {}
-    for segment in sorted(out.glob("*.trace.*.jsonl.gz")):
-        with gzip.open(segment, "rt") as lines:
-            for line in lines:
-                record = json.loads(line)["event"]
-                if record["event_type"] == "request_end":
-                    r = record["request"]
-                    requests[r["request_id"]] = Request(
-                        r["input_tokens"], r["output_tokens"], r["cached_tokens"], r["ttft_ms"], r["total_time_ms"]
-                    )
-    return Result(
-        report["requests"]["completed"], requests, report["preemptions"], report["kv"]["evicted_blocks"], wall
-    )
-
-
-def run_aisimulate(binary: str, s: Scenario, file: Path, out: Path) -> Result:
-    """Predicts the scenario with aisimulate."""
+def deployment(s: Scenario, file: Path) -> Path:
+    """Writes the scenario as a config of aisimulate, which both programs read."""
     config = {
         "traffic": {
             "source": {"type": "trace", "format": s.trace.format, "paths": [str(file)], "block_size": s.trace.block},
@@ -187,8 +149,43 @@ def run_aisimulate(binary: str, s: Scenario, file: Path, out: Path) -> Result:
     }
     path = file.with_suffix(".yaml")
     path.write_text(json.dumps(config))  # JSON is YAML
+    return path
+
+
+def run_agentsim(binary: str, config: Path, out: Path) -> Result:
+    """Predicts a scenario with agentsim."""
+    settings = {
+        "engine.version": "0.24",  # freed blocks without a hash are taken before cached ones, as aisimulate does
+        "client.timeout": "0s",
+        # aisimulate knows no generated tokens and has no history from before the trace.
+        "workload.outputs": "none",
+        "workload.warm_start": "false",
+    }
+    command = [binary, "predict", "-c", str(config), "-o", str(out), "--traces"]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    wall = run(command)
+
+    report = json.loads((out / "report.json").read_text())["runs"][0]
+    requests = {}
+    for segment in sorted(out.glob("*.trace.*.jsonl.gz")):
+        with gzip.open(segment, "rt") as lines:
+            for line in lines:
+                record = json.loads(line)["event"]
+                if record["event_type"] == "request_end":
+                    r = record["request"]
+                    requests[r["request_id"]] = Request(
+                        r["input_tokens"], r["output_tokens"], r["cached_tokens"], r["ttft_ms"], r["total_time_ms"]
+                    )
+    return Result(
+        report["requests"]["completed"], requests, report["preemptions"], report["kv"]["evicted_blocks"], wall
+    )
+
+
+def run_aisimulate(binary: str, config: Path, out: Path) -> Result:
+    """Predicts a scenario with aisimulate."""
     wall = run(
-        [binary, "predict", "--stack", "engine", "-c", str(path), "--output-dir", str(out), "--capture-per-request"]
+        [binary, "predict", "--stack", "engine", "-c", str(config), "--output-dir", str(out), "--capture-per-request"]
     )
 
     report = json.loads((out / "prediction.json").read_text())
@@ -267,8 +264,9 @@ def main() -> int:
             file = folder / "trace.jsonl"
             file.write_text("".join(json.dumps(row) + "\n" for row in s.trace.rows))
             try:
-                ours = run_agentsim(args.agentsim, s, file, folder / "agentsim")
-                theirs = run_aisimulate(args.aisimulate, s, file, folder / "aisimulate")
+                config = deployment(s, file)
+                ours = run_agentsim(args.agentsim, config, folder / "agentsim")
+                theirs = run_aisimulate(args.aisimulate, config, folder / "aisimulate")
             except ProgramError as error:
                 print(f"{s.name}: {error}", file=sys.stderr)
                 return 2

@@ -124,9 +124,16 @@ func (d *Deployment) WeightBytesPerGPU() int64 {
 	if p.Pipeline == 1 {
 		vocabulary *= m.embeddings()
 	}
-	return stageShare(m.layerBytes(s, full.Weights)+full.Weights.bytes(s.experts), m.Layers, p.Pipeline) +
+	experts := full.Weights.bytes(s.experts)
+	if full.Engine == EngineVLLM && full.Weights == MXFP4 {
+		experts = experts / int64(m.Hidden) * roundUp(int64(m.Hidden), vllmMXFP4Tile)
+	}
+	return stageShare(m.layerBytes(s, full.Weights)+experts, m.Layers, p.Pipeline) +
 		BF16.bytes(vocabulary+m.VisionParams/int64(p.Tensor))
 }
+
+// roundUp is the least multiple of unit that is not below n.
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
 // perStage is the largest number of layers on one of stages.
 func perStage(layers, stages int) int { return (layers + stages - 1) / stages }

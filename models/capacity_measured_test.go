@@ -46,8 +46,11 @@ func readLaunches(t *testing.T) []launch {
 	return list
 }
 
-// TestMeasuredCapacity holds the rule against real launches: dense models within 0.7 GiB, and within 2% of the tokens
-// where KV has more than 30 GiB; all others within the stated interval.
+// TestMeasuredCapacity holds the rule against real launches: those that say what the engine was told within 0.7 GiB, in
+// the stated interval, and within 2% of the tokens where KV has more than 30 GiB.
+//
+// Qwen3-235B is shown only (vLLM issue 21348). Its version, sequences and tokens per step are not told, and its LMCache
+// connector is loaded before the profile run, which counts whatever it takes against KV.
 func TestMeasuredCapacity(t *testing.T) {
 	t.Logf("%-60s %9s %9s  %19s %7s %6s", "launch", "measured", "predicted", "interval", "tokens", "GiB")
 	for _, l := range readLaunches(t) {
@@ -60,10 +63,13 @@ func TestMeasuredCapacity(t *testing.T) {
 		gib := float64((int64(c.Blocks)-blocks)*16*c.KVBytesPerToken) / (1 << 30)
 		share := float64(int64(c.Blocks)-blocks) / float64(blocks)
 		t.Logf("%-60s %9d %9d  %9d-%9d %+6.2f%% %+6.2f", l.label, l.measured, c.Blocks*16, c.LowBlocks*16, c.HighBlocks*16, share*100, gib)
+		if !l.usable {
+			continue
+		}
 		if blocks < int64(c.LowBlocks) || blocks > int64(c.HighBlocks) {
 			t.Errorf("%s: measured %d blocks, interval [%d, %d]", l.label, blocks, c.LowBlocks, c.HighBlocks)
 		}
-		if l.usable && l.d.Model.MoELayers() == 0 && math.Abs(gib) > 0.7 {
+		if math.Abs(gib) > 0.7 {
 			t.Errorf("%s: off by %.2f GiB", l.label, gib)
 		}
 		if large := float64(blocks*16*c.KVBytesPerToken) > 30<<30; large && math.Abs(share) > 0.02 {
@@ -107,7 +113,8 @@ func TestRuntimeLeaveOneOut(t *testing.T) {
 }
 
 // TestMeasuredActivations compares with the peaks that vLLM logs on an H100 with its defaults there, 8192 tokens and 1024
-// sequences. Source: llm-d-planner, accuracy report of v0.19.0.
+// sequences. Sources: llm-d-planner, docs/accuracy/vllm-v0.19.0-accuracy-report.md; for Qwen3-14B its
+// accuracy/blog-gpu-capacity.md; for 0.11 llm-d-benchmark, config_explorer/empirical-vllm-memory-results.md.
 func TestMeasuredActivations(t *testing.T) {
 	for _, c := range []struct {
 		model   string
@@ -125,6 +132,10 @@ func TestMeasuredActivations(t *testing.T) {
 		{"llama-4-scout", 4, "0.19", 3.19},
 		{"qwen3-14b", 1, "0.16", 5.64},
 		{"qwen3-14b", 1, "0.17", 2.23},
+		{"llama-3.1-8b", 1, "0.11", 4.76},
+		{"qwen3-32b", 2, "0.11", 5.64},
+		{"gpt-oss-20b", 1, "0.11", 7.38},
+		{"gpt-oss-120b", 1, "0.11", 7.38},
 	} {
 		d := Deployment{Model: lookup(t, c.model), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: c.tensor},
 			MaxBatchedTokens: 8192, MaxNumSeqs: 1024, EngineVersion: c.version}
@@ -132,6 +143,72 @@ func TestMeasuredActivations(t *testing.T) {
 		got := float64(full.vllmActivations()) / (1 << 30)
 		t.Logf("%-14s tp%d vLLM %s: %.2f GiB, measured %.2f", c.model, c.tensor, c.version, got, c.gib)
 		if math.Abs(got-c.gib) > 0.35 {
+			t.Errorf("%s tp%d, vLLM %s: %.2f GiB, measured %.2f", c.model, c.tensor, c.version, got, c.gib)
+		}
+	}
+}
+
+// TestMeasuredWeights compares with what vLLM says that loading the model took. Sources: as of TestMeasuredActivations, and
+// the log of Llama-4-Scout beside that report. The table of the rotary embedding is part of what is loaded.
+func TestMeasuredWeights(t *testing.T) {
+	for _, c := range []struct {
+		model   string
+		weights DType
+		tensor  int
+		gib     float64
+	}{
+		{"llama-3.1-8b", "", 1, 14.99},
+		{"llama-3.1-8b", "", 4, 3.77},
+		{"qwen2.5-7b", "", 2, 7.12},
+		{"qwen3-32b", "", 1, 61.03},
+		{"qwen3-32b", "", 2, 30.59},
+		{"llama-3.3-70b", FP8, 2, 33.88},
+		{"gpt-oss-20b", "", 1, 13.47},
+		{"gpt-oss-20b", "", 2, 7.01},
+		{"gpt-oss-120b", "", 1, 64.38},
+		{"llama-4-scout", "", 4, 53.12},
+	} {
+		d := Deployment{Model: lookup(t, c.model), GPU: gpu(t, "h100-sxm"), Weights: c.weights, Parallelism: Parallelism{Tensor: c.tensor}}
+		full := d.WithDefaults()
+		got := float64(full.WeightBytesPerGPU()+full.ropeBytes()) / (1 << 30)
+		t.Logf("%-14s tp%d %s: %.2f GiB, measured %.2f", c.model, c.tensor, full.Weights, got, c.gib)
+		if math.Abs(got-c.gib) > 0.3 {
+			t.Errorf("%s %s tp%d: %.2f GiB, measured %.2f", c.model, full.Weights, c.tensor, got, c.gib)
+		}
+	}
+}
+
+// TestMeasuredPools compares with the "available KV cache memory" of vLLM's logs on H100 with its defaults there: dense
+// models and such with experts, in bf16, fp8 and mxfp4. Sources: as of TestMeasuredActivations.
+func TestMeasuredPools(t *testing.T) {
+	for _, c := range []struct {
+		model       string
+		weights     DType
+		tensor      int
+		version     string
+		utilization float64
+		gib         float64
+	}{
+		{"llama-3.1-8b", "", 1, "0.11", 0.9, 51.38},
+		{"qwen3-32b", "", 1, "0.11", 0.9, 4.45},
+		{"qwen3-32b", "", 2, "0.11", 0.9, 34.49},
+		{"llama-3.3-70b", FP8, 2, "0.11", 0.9, 32.0},
+		{"gpt-oss-20b", "", 1, "0.11", 0.9, 50.28},
+		{"llama-3.1-8b", "", 1, "0.19", 0.95, 58.11},
+		{"qwen2.5-7b", "", 1, "0.19", 0.95, 58.53},
+		{"gpt-oss-20b", "", 2, "0.19", 0.9, 59.32},
+		{"llama-4-scout", "", 4, "0.19", 0.95, 16.75},
+	} {
+		d := Deployment{Model: lookup(t, c.model), GPU: gpu(t, "h100-sxm"), Weights: c.weights, Parallelism: Parallelism{Tensor: c.tensor},
+			MaxBatchedTokens: 8192, MaxNumSeqs: 1024, EngineVersion: c.version, MemoryUtilization: c.utilization}
+		capacity, err := d.Capacity()
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		got := float64(capacity.Memory.KV) / (1 << 30)
+		t.Logf("%-14s tp%d vLLM %s: %.2f GiB, measured %.2f", c.model, c.tensor, c.version, got, c.gib)
+		if math.Abs(got-c.gib) > 0.7 || c.gib > 30 && math.Abs(got/c.gib-1) > 0.02 {
 			t.Errorf("%s tp%d, vLLM %s: %.2f GiB, measured %.2f", c.model, c.tensor, c.version, got, c.gib)
 		}
 	}

@@ -14,12 +14,13 @@ const (
 	vllmGraphGiB = 0.4
 )
 
-// How far vLLM's residual may be off, in GiB. Of 9 launches of dense models none is off by more than 0.5. Two with
-// experts have less room than computed: Llama-4-Scout in fp8 by 1.7, Qwen3-235B in fp8 behind an LMCache connector by 1.3.
-const (
-	vllmErrorGiB    = 0.7
-	vllmErrorMoEGiB = 1.8
-)
+// vllmMXFP4Tile is what vLLM pads the hidden width of mxfp4 experts to a multiple of (Mxfp4MoEMethod.create_weights): the
+// 2880 of gpt-oss become 3072.
+const vllmMXFP4Tile = 256
+
+// vllmErrorGiB is how far vLLM's residual may be off, in GiB: of 9 launches of dense models, and one with experts, none
+// is off by more than 0.5.
+const vllmErrorGiB = 0.7
 
 // vllmMemory is the rule of vLLM's V1 engine (vllm/v1/worker/gpu_worker.py, determine_available_memory):
 //
@@ -28,7 +29,7 @@ const (
 //	           + table of the rotary embedding + runtime (+ CUDA graphs from 0.21 on)
 //	KV       = budget − weights − residual
 func (d *Deployment) vllmMemory(m *Memory) {
-	runtime, within := vllmRuntimeGiB, vllmErrorGiB
+	runtime := vllmRuntimeGiB
 	if d.Parallelism.Tensor > 1 {
 		runtime = vllmRuntimeTensorGiB
 		if d.versionFrom(18) {
@@ -38,32 +39,43 @@ func (d *Deployment) vllmMemory(m *Memory) {
 	if d.versionFrom(21) {
 		runtime += vllmGraphGiB
 	}
-	if d.Model.MoELayers() > 0 {
-		within = vllmErrorMoEGiB
-	}
 	m.Budget = gibBytes(d.GPU.VisibleGiB * d.MemoryUtilization)
 	m.Residual = d.vllmActivations() + d.ropeBytes() + gibBytes(runtime)
-	m.Error = gibBytes(within)
+	// The experts' kernels are not known: those of DeepGEMM, for one, take about twice the memory of Triton's.
+	m.Error = gibBytes(vllmErrorGiB) + d.vllmExpertWorkspace()
 }
 
-// vllmActivations is the largest amount of temporary memory, in bytes, that vLLM's profile run has at any time. It runs
-// max_num_batched_tokens tokens through the model, then samples for max_num_seqs of them: the second is what binds unless
-// the batch is small. All but the fused experts' buffers are given back in between.
+// vllmActivations is the largest amount of temporary memory, in bytes, that vLLM's profile run has at any time. It
+// compiles the model, runs max_num_batched_tokens tokens through it, then samples for max_num_seqs of them: the last is
+// what binds unless the batch is small. The encoders of a model for images run before, with less.
 func (d *Deployment) vllmActivations() int64 {
-	m, p := d.Model, d.Parallelism
-	tokens, hidden := int64(d.MaxBatchedTokens), int64(m.Hidden)
+	m := d.Model
+	tokens := int64(d.MaxBatchedTokens)
 	// The residual stream and a layer's input, in 2 bytes each, live throughout.
-	stream := tokens * 4 * hidden
+	stream := tokens * 4 * int64(m.Hidden)
 	// Gate and up projections and their product.
-	ffn := tokens * 6 * int64(max(m.FFN, m.MoE.SharedFFN)) / int64(p.Tensor)
-	// The same for each routed expert of a token, and its output (fused_moe.py, intermediate_cache1 to 3).
-	var experts int64
-	if m.MoELayers() > 0 {
-		split := int64(max(1, p.Tensor*p.Data/p.Expert))
-		experts = tokens * int64(m.MoE.Active) * 2 * (3*int64(m.MoE.FFN)/split + hidden)
+	ffn := tokens * 6 * int64(max(m.FFN, m.MoE.SharedFFN)) / int64(d.Parallelism.Tensor)
+	sampler := int64(min(d.MaxNumSeqs, d.MaxBatchedTokens)) * int64(m.Vocab) * d.vllmSamplerBytes()
+	peak := max(ffn, sampler)
+	experts := d.vllmExpertWorkspace()
+	if !d.versionFrom(12) {
+		return stream + max(peak, experts)
 	}
-	sampled := int64(min(d.MaxNumSeqs, d.MaxBatchedTokens))
-	return stream + experts + max(ffn, sampled*int64(m.Vocab)*d.vllmSamplerBytes())
+	// From 0.12 on the experts' workspace stays (PR 27532), and the compiler tries kernels that rotate queries and keys
+	// together (PR 26682; in 0.11.1 already) on inputs of its own, of which a table as large as the model's is one.
+	return stream + experts + max(peak, d.ropeBytes())
+}
+
+// vllmExpertWorkspace is what the routed experts' kernels write to, in bytes: for each expert of a token, 2 bytes for the
+// wider of the activation and the output, and for the wider of gate and up together and the output
+// (TritonExperts.workspace_shapes).
+func (d *Deployment) vllmExpertWorkspace() int64 {
+	m, p := d.Model, d.Parallelism
+	if m.MoELayers() == 0 {
+		return 0
+	}
+	ffn, hidden := int64(m.MoE.FFN)/int64(max(1, p.Tensor*p.Data/p.Expert)), int64(m.Hidden)
+	return int64(d.MaxBatchedTokens) * int64(m.MoE.Active) * 2 * (max(ffn, hidden) + max(2*ffn, hidden))
 }
 
 // vllmSamplerBytes is the temporary memory of sampling, in bytes per logit. The sum of each list is what logs of H100

@@ -231,7 +231,7 @@ func (r *run) nextTick() time.Duration {
 		if d.table == nil {
 			continue
 		}
-		if due, ok := d.table.NextTick(); ok {
+		if due, ok := d.table.NextTick(r.now); ok {
 			at = min(at, due)
 		}
 	}
@@ -244,7 +244,7 @@ func (r *run) tick() {
 		if d.table == nil {
 			continue
 		}
-		if due, ok := d.table.NextTick(); ok && due == r.now {
+		if due, ok := d.table.NextTick(r.now); ok && due == r.now {
 			r.release(d, d.table.Tick(r.now))
 		}
 	}

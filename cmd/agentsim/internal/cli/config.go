@@ -26,17 +26,22 @@ const (
 	maxBrackets    = 500
 )
 
-// loadConfig reads a deployment's YAML file over the defaults. Errors name file, line and column.
-func loadConfig(file string) (sim.Deployment, error) {
+// loadConfig reads a deployment's YAML file over the defaults; one of aisimulate also names a trace. Errors name file, line
+// and column.
+func loadConfig(file string) (sim.Deployment, traffic, error) {
 	d := sim.Default()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return d, usagef("reading the config: %w", err)
+		return d, traffic{}, usagef("reading the config: %w", err)
 	}
 	if len(text) > maxConfigBytes || strings.Count(string(text), "[")+strings.Count(string(text), "{") > maxBrackets {
-		return d, usagef("reading the config %s: more than %d KiB or %d brackets is no deployment", file, maxConfigBytes>>10, maxBrackets)
+		return d, traffic{}, usagef("reading the config %s: more than %d KiB or %d brackets is no deployment", file, maxConfigBytes>>10, maxBrackets)
 	}
-	return d, decode(&d, text, func(line, column int) string { return fmt.Sprintf("%s:%d:%d", file, line, column) }, file)
+	if p := readPrediction(file, text); p != nil {
+		return p.deployment()
+	}
+	err = decode(&d, text, func(line, column int) string { return fmt.Sprintf("%s:%d:%d", file, line, column) }, file)
+	return d, traffic{}, err
 }
 
 // decode sets the keys of a YAML text in a deployment. Where names the text in errors, whereAt a place in it.

@@ -86,7 +86,7 @@ func TestLoadConfig(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := loadConfig(file)
+		got, _, err := loadConfig(file)
 		if c.fails != "" {
 			want := file + c.fails[len("FILE"):]
 			if err == nil || err.Error() != want {

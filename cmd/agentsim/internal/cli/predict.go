@@ -38,6 +38,7 @@ type predict struct {
 	jobs     int
 
 	files   []string // the arguments
+	named   traffic  // by a config
 	assumed []string
 	varied  []string // paths of the axes with several values
 }
@@ -99,7 +100,7 @@ why; 130 interrupted.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVarP(&p.configs, "config", "c", nil, "deployment `FILE` (YAML); repeat for more rows")
+	f.StringArrayVarP(&p.configs, "config", "c", nil, "deployment `FILE` (YAML), or one of aisimulate; repeat for more rows")
 	for i := range p.short {
 		s := &p.short[i]
 		if s.list {
@@ -151,6 +152,7 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 	if err := out.prepare(); err != nil {
 		return err
 	}
+	args = p.useTraffic(args)
 	p.files = args
 	capture, err := p.open(ctx, g, args)
 	if err != nil {
@@ -182,8 +184,11 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 func (p *predict) deployments() ([]sim.Deployment, error) {
 	bases := []sim.Deployment{}
 	for _, file := range p.configs {
-		d, err := loadConfig(file)
+		d, t, err := loadConfig(file)
 		if err != nil {
+			return nil, err
+		}
+		if err := p.addTraffic(file, t); err != nil {
 			return nil, err
 		}
 		if d.Name == "" && len(p.configs) > 1 {
