@@ -76,6 +76,16 @@ func TestAffinityUnderOverload(t *testing.T) {
 	}
 }
 
+// A sticky session leaves a worker that may take nothing more.
+func TestStickyUnderOverload(t *testing.T) {
+	d := newDesk(t, 2, func(s *Settings) { s.Policy, s.PrefillTokens = "sticky", 100 })
+	dispatch(d.Router, 1, 1)
+	d.want("first turn", d.submit(101, nil), "0>0")
+	d.want("overloaded", d.submit(10, nil), "1>1")
+	d.firstToken(0)
+	d.want("bound anew", d.submit(10, nil), "2>1")
+}
+
 // A session with a hard affinity waits for its worker though another is free.
 func TestHardAffinityWaits(t *testing.T) {
 	d := newDesk(t, 2, func(s *Settings) {

@@ -102,6 +102,19 @@ func TestLMetricHotSpot(t *testing.T) {
 	}
 }
 
+// With two holders among four workers a class that is all there is alarms at its fourth choice of a holder in a row.
+func TestHotSpotStreak(t *testing.T) {
+	h := hotspots{classes: map[trace.Key]*hotspot{}}
+	for i, step := range []struct{ chosen, want bool }{
+		{true, false}, {true, false}, {true, false}, {false, false}, // one that is no holder ends the streak
+		{true, false}, {true, false}, {true, false}, {true, true}, {true, true}, {false, false}, {true, false},
+	} {
+		if got := h.alarm(1, 2, 2, step.chosen); got != step.want {
+			t.Errorf("choice %d: alarm is %v, want %v", i, got, step.want)
+		}
+	}
+}
+
 // The window forgets: after a thousand other choices a class begins anew.
 func TestHotSpotWindow(t *testing.T) {
 	h := hotspots{classes: map[trace.Key]*hotspot{}}

@@ -105,6 +105,12 @@ func TestDeficitRoundRobin(t *testing.T) {
 	if got, want := order(w), []int32{50, 150, 50, 60, 60, 100, 120}; !slices.Equal(got, want) {
 		t.Errorf("costs in order %v, want %v", got, want)
 	}
+	// A turn lasts while the credit does: a spends its 100 before b comes.
+	push(0, 30, 31, 32, 33)
+	push(1, 50, 40)
+	if got, want := order(w), []int32{30, 31, 32, 50, 33, 40}; !slices.Equal(got, want) {
+		t.Errorf("costs in order %v, want %v", got, want)
+	}
 	for _, c := range w.classes {
 		if c.deficit != 0 || c.requests != 0 || c.tokens != 0 {
 			t.Errorf("class %s is left with %+v", c.Name, c)
@@ -243,7 +249,7 @@ func TestQueueAgainstSlow(t *testing.T) {
 		var classes []Class
 		for i := range rapid.IntRange(1, 3).Draw(t, "classes") {
 			classes = append(classes, Class{Name: fmt.Sprint(i), Policy: rapid.SampledFrom(queuePolicies).Draw(t, "policy"),
-				Quantum: rapid.Int64Range(1, 40).Draw(t, "quantum")})
+				Quantum: rapid.Int64Range(1, 200).Draw(t, "quantum")})
 		}
 		fast := newQueue(classes)
 		slow := &slowQueue{classes: classes, deficit: make([]int64, len(classes))}
