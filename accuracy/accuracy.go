@@ -44,12 +44,14 @@ func (m Measure) String() string {
 // Figures holds a value of each measure; 0 where it is not known.
 type Figures [measures]float64
 
-// Part is a stretch of a case for which figures were published: all of it, or one stage of its load.
+// Part is a stretch of a case for which figures are known: all of it, one stage of its load, or a single call.
 type Part struct {
 	Name string
 	// From and To delimit the arrivals of its requests; To 0 is no bound.
 	From, To time.Duration
 	Measured Figures
+	// Weight is what an error in its figures counts in a fit; 0 stands for 1.
+	Weight float64
 }
 
 // Case is one measured server under one load.
@@ -67,6 +69,7 @@ type Case struct {
 	Table *models.StepTable
 
 	capture func() (*trace.Capture, error)
+	calls   map[*trace.Turn]int // the part of each measured call, where parts are calls
 	once    sync.Once
 	work    *trace.Workload
 	plan    *sim.Plan
@@ -137,6 +140,15 @@ func (c *Case) Predict(ctx context.Context, profile *models.Profile) ([]Figures,
 		return nil, err
 	}
 	figures := make([]Figures, len(c.Parts))
+	if c.calls != nil {
+		for i := range res.Requests {
+			q := &res.Requests[i]
+			if part, ok := c.calls[c.work.Calls[q.Turn].Turn]; ok {
+				figures[part], _ = figuresOf(q)
+			}
+		}
+		return figures, nil
+	}
 	for i, p := range c.Parts {
 		figures[i] = p.sum(res.Requests)
 	}
@@ -184,14 +196,15 @@ func (p *Part) sum(requests []report.Request) Figures {
 	decoded := 0
 	for i := range requests {
 		q := &requests[i]
-		if q.Status != report.Completed || q.FirstToken == report.None || q.Arrival < p.From || p.To > 0 && q.Arrival >= p.To {
+		one, ok := figuresOf(q)
+		if !ok || q.Arrival < p.From || p.To > 0 && q.Arrival >= p.To {
 			continue
 		}
-		ttft = append(ttft, ms(q.FirstToken-q.Arrival))
-		e2e = append(e2e, ms(q.End-q.Arrival))
+		ttft = append(ttft, one[TTFT])
+		e2e = append(e2e, one[E2E])
 		tokens += float64(q.Output)
 		if q.Output > 1 {
-			tpot += ms(q.End-q.FirstToken) / float64(q.Output-1)
+			tpot += one[TPOT]
 			decoded++
 		}
 	}
@@ -208,6 +221,18 @@ func (p *Part) sum(requests []report.Request) Figures {
 	slices.Sort(e2e)
 	f[TTFTP99], f[E2EP99] = quantile(ttft, 0.99), quantile(e2e, 0.99)
 	return f
+}
+
+// figuresOf are the figures of one request; ok tells that it completed with a first token.
+func figuresOf(q *report.Request) (f Figures, ok bool) {
+	if q.Status != report.Completed || q.FirstToken == report.None {
+		return f, false
+	}
+	f[TTFT], f[E2E] = ms(q.FirstToken-q.Arrival), ms(q.End-q.Arrival)
+	if q.Output > 1 {
+		f[TPOT] = ms(q.End-q.FirstToken) / float64(q.Output-1)
+	}
+	return f, true
 }
 
 // closedLoop is the output tokens per second of one client that sends its next request when the last has ended.

@@ -27,11 +27,11 @@ type servingFit struct {
 // leaveOutKeys are what calibrate serving can leave out.
 var leaveOutKeys = []struct {
 	name string
-	key  func(*accuracy.Case) string
+	key  func(*accuracy.Outcome) string
 }{
-	{"model", func(c *accuracy.Case) string { return c.Deployment.Model }},
-	{"tensor", func(c *accuracy.Case) string { return fmt.Sprintf("tp%d", c.Deployment.Parallelism.Tensor) }},
-	{"source", func(c *accuracy.Case) string { return c.Source }},
+	{"model", func(o *accuracy.Outcome) string { return o.Case.Deployment.Model }},
+	{"tensor", func(o *accuracy.Outcome) string { return fmt.Sprintf("tp%d", o.Case.Deployment.Parallelism.Tensor) }},
+	{"source", func(o *accuracy.Outcome) string { return o.Case.Source }},
 }
 
 func newCalibrateServing(g *Global) *cobra.Command {
@@ -164,7 +164,7 @@ func (s *servingFit) fitter(args []string) (*accuracy.Fitter, error) {
 	return f, nil
 }
 
-func leaveOutKey(name string) func(*accuracy.Case) string {
+func leaveOutKey(name string) func(*accuracy.Outcome) string {
 	for _, k := range leaveOutKeys {
 		if k.name == name {
 			return k.key
@@ -178,7 +178,7 @@ func printFit(w io.Writer, fit *accuracy.Fit) error {
 	err := table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "coefficient\tvalue\tshare of TPOT\tshare of TTFT\tits own\t")
 		for _, t := range fit.Terms {
-			fmt.Fprintf(w, "%s\t%.4g\t%.1f%%\t%.1f%%\t%.0f%%\t\n", t.Key, t.Value, 100*t.TPOT, 100*t.TTFT, 100*t.Alone)
+			fmt.Fprintf(w, "%s\t%.4g\t%.1f%%\t%.1f%%\t%.0f%%\t\n", t.Key, t.Value, 100*t.Shares[0], 100*t.Shares[1], 100*t.Alone)
 		}
 	})
 	fmt.Fprintf(w, "\ncondition number %.1f; shares are elasticities: what the time changes by when the coefficient does\nerrors are mean / median / bias in %%\n\n", fit.Condition)
