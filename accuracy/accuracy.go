@@ -50,8 +50,8 @@ type Part struct {
 	// From and To delimit the arrivals of its requests; To 0 is no bound.
 	From, To time.Duration
 	Measured Figures
-	// Weight is what an error in its figures counts in a fit; 0 stands for 1.
-	Weight float64
+	// Group names the parts of a case that a fit takes as one row, with the mean of their errors; "" is a row by itself.
+	Group string
 }
 
 // Case is one measured server under one load.
@@ -69,11 +69,14 @@ type Case struct {
 	Table *models.StepTable
 
 	capture func() (*trace.Capture, error)
-	calls   map[*trace.Turn]int // the part of each measured call, where parts are calls
-	once    sync.Once
-	work    *trace.Workload
-	plan    *sim.Plan
-	err     error
+	// Where parts are calls: the part of each, and the median time of a measured step.
+	calls map[*trace.Turn]int
+	step  time.Duration
+
+	once sync.Once
+	work *trace.Workload
+	plan *sim.Plan
+	err  error
 }
 
 // Plan is the case's deployment with everything looked up.
@@ -125,7 +128,7 @@ func (c *Case) prepare() {
 			err = capture.Link()
 		}
 		if err == nil {
-			c.work, err = capture.Compile(trace.OutputsNone)
+			c.work, err = capture.Compile(c.outputs())
 		}
 		if err != nil {
 			c.err = fmt.Errorf("building the load of case %s of %s: %w", c.Name, c.Source, err)
@@ -133,22 +136,24 @@ func (c *Case) prepare() {
 	})
 }
 
+// outputs is which generated tokens later prompts share: what the deployment says of a trace; published loads share none.
+func (c *Case) outputs() trace.Outputs {
+	if c.calls != nil {
+		return c.plan.Outputs
+	}
+	return trace.OutputsNone
+}
+
 // Predict simulates the case and returns the figures of each part. A nil profile takes that of the deployment.
 func (c *Case) Predict(ctx context.Context, profile *models.Profile) ([]Figures, error) {
+	if c.calls != nil {
+		return c.predictCalls(ctx, profile)
+	}
 	res, err := c.simulate(ctx, profile)
 	if err != nil {
 		return nil, err
 	}
 	figures := make([]Figures, len(c.Parts))
-	if c.calls != nil {
-		for i := range res.Requests {
-			q := &res.Requests[i]
-			if part, ok := c.calls[c.work.Calls[q.Turn].Turn]; ok {
-				figures[part], _ = figuresOf(q)
-			}
-		}
-		return figures, nil
-	}
 	for i, p := range c.Parts {
 		figures[i] = p.sum(res.Requests)
 	}
@@ -159,11 +164,15 @@ func (c *Case) simulate(ctx context.Context, profile *models.Profile) (*sim.Resu
 	if c.prepare(); c.err != nil {
 		return nil, c.err
 	}
+	return c.simulateWork(ctx, c.work, profile)
+}
+
+func (c *Case) simulateWork(ctx context.Context, w *trace.Workload, profile *models.Profile) (*sim.Result, error) {
 	plan := *c.plan
 	if err := c.price(&plan, profile); err != nil {
 		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
 	}
-	res, err := sim.Run(ctx, c.work, &plan, sim.Options{})
+	res, err := sim.Run(ctx, w, &plan, sim.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
 	}

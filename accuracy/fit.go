@@ -25,6 +25,9 @@ type Fitter struct {
 	Pull float64
 	// TTFT is the weight of an error in TTFT against one in TPOT.
 	TTFT float64
+	// Reach is how far a coefficient is moved to see its effect, in units of a change that matters; 0 stands for 1.
+	// Where rows are few calls, which step a call joins hides the effect of smaller moves.
+	Reach float64
 
 	left func(*Outcome) bool // which measurements do not count; nil for none
 }
@@ -58,10 +61,12 @@ func (f *Fitter) Run(ctx context.Context) (*Fit, error) {
 // search is the state of a fit.
 type search struct {
 	*Fitter
-	free    []*term
-	values  []float64
+	free   []*term
+	values []float64
+	// row is the row of each part, -1 for none. The residuals are a TPOT of each row, then a TTFT.
+	row     []int
 	weights []float64 // of the residuals
-	rows    float64   // sum of the weights of the rows, each a TPOT and a TTFT
+	pulled  float64   // weight of a factor's squared distance from 1
 }
 
 func (f *Fitter) newSearch() (*search, error) {
@@ -70,15 +75,28 @@ func (f *Fitter) newSearch() (*search, error) {
 		return nil, err
 	}
 	s := &search{Fitter: f, free: free, values: valuesOf(free, &f.Start)}
+	var sizes []float64
 	for _, c := range f.Cases {
+		rows := map[string]int{}
 		for i := range c.Parts {
-			weight := cmp.Or(c.Parts[i].Weight, 1)
-			if f.left != nil && f.left(&Outcome{Case: c, Part: &c.Parts[i]}) {
-				weight = 0
+			part := &c.Parts[i]
+			if f.left != nil && f.left(&Outcome{Case: c, Part: part}) {
+				s.row = append(s.row, -1)
+				continue
 			}
-			s.weights = append(s.weights, weight)
-			s.rows += weight
+			at, ok := rows[part.Group]
+			if !ok || part.Group == "" {
+				at = len(sizes)
+				rows[part.Group] = at
+				sizes = append(sizes, 0)
+			}
+			s.row = append(s.row, at)
+			sizes[at]++
 		}
+	}
+	for _, size := range sizes {
+		s.weights = append(s.weights, math.Sqrt(size))
+		s.pulled += s.Pull * math.Sqrt(size)
 	}
 	for _, weight := range s.weights {
 		s.weights = append(s.weights, weight*f.TTFT)
@@ -91,29 +109,38 @@ func (s *search) with(values []float64) *models.Profile { return withValues(&s.S
 
 // equations is the problem linearised, with the effects of the coefficients on the residuals.
 func (s *search) equations(effects *mat.Dense) *equations {
-	return &equations{free: s.free, effects: effects, weights: s.weights, pull: s.Pull * s.rows}
+	return &equations{free: s.free, effects: effects, weights: s.weights, pull: s.pulled}
 }
 
-// residuals are the logarithms of predicted over measured figures: TPOT of all outcomes, then TTFT.
+// residuals are the logarithms of predicted over measured figures, means by row.
 func (s *search) residuals(ctx context.Context, values []float64) ([]float64, error) {
 	outcomes, err := Run(ctx, s.Cases, s.with(values))
 	if err != nil {
 		return nil, err
 	}
-	r := make([]float64, 2*len(outcomes))
+	rows := len(s.weights) / 2
+	sums, known := make([]float64, 2*rows), make([]float64, 2*rows)
 	for i := range outcomes {
-		r[i] = logError(&outcomes[i], TPOT)
-		r[len(outcomes)+i] = logError(&outcomes[i], TTFT)
+		if s.row[i] < 0 {
+			continue
+		}
+		for m, at := range [...]int{TPOT: s.row[i], TTFT: rows + s.row[i]} {
+			if e, ok := logError(&outcomes[i], Measure(m)); ok {
+				sums[at] += e
+				known[at]++
+			}
+		}
 	}
-	return r, nil
+	for i, n := range known {
+		sums[i] /= max(1, n)
+	}
+	return sums, nil
 }
 
-// logError is 0 where a figure is not known.
-func logError(o *Outcome, m Measure) float64 {
-	if e := o.Error(m); e > -1 {
-		return math.Log1p(e)
-	}
-	return 0
+// logError is the logarithm of a predicted over a measured figure, where both are known.
+func logError(o *Outcome, m Measure) (float64, bool) {
+	e := o.Error(m)
+	return math.Log1p(e), e > -1
 }
 
 // loss is the weighted sum of absolute residuals and of the pull.
@@ -124,18 +151,18 @@ func (s *search) loss(residuals, values []float64) float64 {
 	}
 	for i, t := range s.free {
 		if t.factor {
-			sum += s.Pull * s.rows * (values[i] - 1) * (values[i] - 1)
+			sum += s.pulled * (values[i] - 1) * (values[i] - 1)
 		}
 	}
 	return sum
 }
 
-// effects is the derivative of each residual by each free coefficient, by simulating small changes.
-func (s *search) effects(ctx context.Context, at []float64) (*mat.Dense, error) {
+// effects is the derivative of each residual by each free coefficient, by simulating changes of so many units.
+func (s *search) effects(ctx context.Context, at []float64, reach float64) (*mat.Dense, error) {
 	j := mat.NewDense(len(at), len(s.free), nil)
 	for k, t := range s.free {
 		values := append([]float64(nil), s.values...)
-		step := t.unit
+		step := t.unit * reach
 		values[k] += step
 		if values[k] > t.most {
 			step = -step
@@ -160,7 +187,7 @@ func (s *search) descend(ctx context.Context, steps int) error {
 		return err
 	}
 	for range steps {
-		j, err := s.effects(ctx, at)
+		j, err := s.effects(ctx, at, cmp.Or(s.Reach, 1))
 		if err != nil {
 			return err
 		}
@@ -227,7 +254,11 @@ func (s *search) result(ctx context.Context) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.effects(ctx, at)
+	near, err := s.effects(ctx, at, cmp.Or(s.Reach, 1))
+	if err != nil {
+		return nil, err
+	}
+	far, err := s.effects(ctx, at, 2*cmp.Or(s.Reach, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +267,12 @@ func (s *search) result(ctx context.Context) (*Fit, error) {
 		return nil, err
 	}
 	rows := len(at) / 2
-	fit.Determined, err = s.equations(j).judge(s.values, []rowsOf{{TPOT.String(), 0, rows}, {TTFT.String(), rows, 2 * rows}})
+	e := s.equations(far)
+	e.scatter = new(mat.Dense)
+	// A residual that scatters by σ puts √2·σ into far and √6·σ into far − near, each over the same move.
+	e.scatter.Sub(far, near)
+	e.scatter.Scale(1/math.Sqrt(3), e.scatter)
+	fit.Determined, err = e.judge(s.values, []rowsOf{{TPOT.String(), 0, rows}, {TTFT.String(), rows, 2 * rows}})
 	return fit, err
 }
 

@@ -12,6 +12,7 @@ import (
 type equations struct {
 	free    []*term
 	effects *mat.Dense // change of an error (a row) per unit of a coefficient (a column)
+	scatter *mat.Dense // how uncertain the effects are; nil for not at all
 	weights []float64  // of the errors
 	pull    float64    // weight of a factor's squared distance from 1
 }
@@ -159,7 +160,8 @@ func (e *equations) condition() float64 {
 	return math.Sqrt(values[len(values)-1] / max(values[0], 0))
 }
 
-// alone is the share of a column that the others do not span (Gram-Schmidt; columns that add nothing are skipped).
+// alone is the share of a column that the others do not span (Gram-Schmidt; columns that add nothing are skipped), less
+// what the column scatters.
 func (e *equations) alone(p int) float64 {
 	n, k := e.effects.Dims()
 	var basis []*mat.VecDense
@@ -187,6 +189,10 @@ func (e *equations) alone(p int) float64 {
 		}
 	}
 	_, share := rest(p)
+	if e.scatter != nil && share > 0 {
+		noise := mat.Norm(e.scatter.ColView(p), 2) / mat.Norm(e.effects.ColView(p), 2)
+		share = math.Sqrt(max(0, share*share-noise*noise))
+	}
 	return share
 }
 
