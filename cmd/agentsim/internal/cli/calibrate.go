@@ -157,6 +157,13 @@ func printDetermined(w io.Writer, d accuracy.Determined) error {
 	return err
 }
 
+func checkFolds(n int) error {
+	if n < 2 || n > 100 {
+		return usagef("--folds %d: want 2 to 100", n)
+	}
+	return nil
+}
+
 // deploymentFlags are the flags that say what was measured.
 type deploymentFlags struct {
 	config string

@@ -42,8 +42,8 @@ the host that the trace does not tell from others is refused.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if t.folds < 2 || t.folds > 100 {
-				return usagef("--folds %d: want 2 to 100", t.folds)
+			if err := checkFolds(t.folds); err != nil {
+				return err
 			}
 			start, err := t.begin("fitted by agentsim calibrate trace to TPOT and TTFT of the calls below")
 			if err != nil {
