@@ -2,8 +2,9 @@
 // serving engines, rebuilds each deployment and its load, runs the simulator on them and compares. It also fits the
 // host terms of a cost profile to such measurements, around the simulator.
 //
-// A Case is one measured server under one load. The readers (Serving, OpenLoop, Requests) make cases; Run predicts
-// them; Table sums up the errors; Fit searches for the profile with the smallest ones.
+// A Case is one measured server under one load. The readers (Serving, OpenLoop, Requests, Trace) make cases; Run predicts
+// them; WriteTable sums up the errors; a Fitter searches for the profile with the smallest ones. A StepFitter fits to
+// measured steps, without the simulator.
 package accuracy
 
 import (

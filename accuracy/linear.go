@@ -86,11 +86,16 @@ type UnidentifiedError struct {
 	Others []string
 	// Missing is what the data would have to tell; "" when it is not a matter of one figure.
 	Missing string
+	// Scattered tells that the coefficient has an effect of its own, but no more than what the data scatter.
+	Scattered bool
 }
 
 func (e *UnidentifiedError) Error() string {
 	if e.Missing != "" {
 		return fmt.Sprintf("the data do not identify %s: they do not tell %s; hold it at a value", e.Key, e.Missing)
+	}
+	if e.Scattered {
+		return fmt.Sprintf("the data do not identify %s: its effect is lost in how much single calls scatter; hold it at a value, or add calls", e.Key)
 	}
 	if len(e.Others) == 0 {
 		return fmt.Sprintf("the data do not identify %s: it has no effect on them; hold it at a value", e.Key)
@@ -117,7 +122,8 @@ func (e *equations) judge(values []float64, measures []rowsOf) (Determined, erro
 	}
 	for p, t := range e.free {
 		column := mat.Col(nil, p, e.effects)
-		ft := FittedTerm{Key: t.key, Value: values[p], Alone: e.alone(p)}
+		alone, scatter := e.alone(p)
+		ft := FittedTerm{Key: t.key, Value: values[p], Alone: math.Sqrt(max(0, alone*alone-scatter*scatter))}
 		for _, m := range measures {
 			share, weights := 0.0, 0.0
 			for i := m.first; i < m.last; i++ {
@@ -128,7 +134,9 @@ func (e *equations) judge(values []float64, measures []rowsOf) (Determined, erro
 		}
 		d.Terms = append(d.Terms, ft)
 		if !t.factor && t.of != nil && ft.Alone < leastAlone {
-			return d, e.unidentified(p, ft.Alone)
+			err := e.unidentified(p, ft.Alone)
+			err.Scattered = alone >= leastAlone
+			return d, err
 		}
 	}
 	d.Condition = e.condition()
@@ -160,9 +168,9 @@ func (e *equations) condition() float64 {
 	return math.Sqrt(values[len(values)-1] / max(values[0], 0))
 }
 
-// alone is the share of a column that the others do not span (Gram-Schmidt; columns that add nothing are skipped), less
-// what the column scatters.
-func (e *equations) alone(p int) float64 {
+// alone is the share of a column that the others do not span (Gram-Schmidt; columns that add nothing are skipped), and the
+// share that is scatter.
+func (e *equations) alone(p int) (share, scatter float64) {
 	n, k := e.effects.Dims()
 	var basis []*mat.VecDense
 	rest := func(q int) (*mat.VecDense, float64) {
@@ -188,16 +196,15 @@ func (e *equations) alone(p int) float64 {
 			basis = append(basis, v)
 		}
 	}
-	_, share := rest(p)
+	_, share = rest(p)
 	if e.scatter != nil && share > 0 {
-		noise := mat.Norm(e.scatter.ColView(p), 2) / mat.Norm(e.effects.ColView(p), 2)
-		share = math.Sqrt(max(0, share*share-noise*noise))
+		scatter = mat.Norm(e.scatter.ColView(p), 2) / mat.Norm(e.effects.ColView(p), 2)
 	}
-	return share
+	return share, scatter
 }
 
 // unidentified names the other coefficients that stand in for one: those whose columns are nearest to its own.
-func (e *equations) unidentified(p int, share float64) error {
+func (e *equations) unidentified(p int, share float64) *UnidentifiedError {
 	err := &UnidentifiedError{Key: e.free[p].key, Alone: share}
 	n, k := e.effects.Dims()
 	column := mat.NewVecDense(n, mat.Col(nil, p, e.effects))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -57,6 +58,11 @@ func (p *profileFit) addFlags(cmd *cobra.Command, free ...string) {
 func (p *profileFit) begin(source string) (models.Profile, error) {
 	if !(p.pull >= 0 && p.pull <= 1e6) {
 		return models.Profile{}, usagef("--pull %g: want a weight from 0 to 1e6", p.pull)
+	}
+	for _, key := range p.fit {
+		if !slices.Contains(accuracy.Terms(), key) {
+			return models.Profile{}, usagef("--fit: no coefficient %q; known are %s", key, strings.Join(accuracy.Terms(), ", "))
+		}
 	}
 	start, err := models.LookupProfile(p.start)
 	if err != nil {

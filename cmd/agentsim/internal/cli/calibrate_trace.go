@@ -27,7 +27,7 @@ their weight. Factors on physical terms are pulled to 1 and stay within 0.5 to 2
 
 TRACE is what predict takes, as far as it tells arrivals, first tokens and ends: Dynamo request traces do, with ttft_ms
 and total_time_ms. The config says what served it (-c; its load is not used, since the trace is the load). Give
-engine.kv_blocks as the server's log has it; "agentsim config from-vllm" and from-sglang make a config of a log.
+engine.kv_blocks as the server's log has it; "agentsim models from-vllm" and from-sglang make a config of a log.
 
 Printed are each coefficient's share of TPOT and TTFT, how much of its effect no other coefficient can stand in for, the
 condition number, and the errors: of the fit, and of each stretch of the trace predicted by the others. A coefficient of
