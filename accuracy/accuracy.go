@@ -2,8 +2,9 @@
 // serving engines, rebuilds each deployment and its load, runs the simulator on them and compares. It also fits the
 // host terms of a cost profile to such measurements, around the simulator.
 //
-// A Case is one measured server under one load. The readers (Serving, OpenLoop, Requests) make cases; Run predicts
-// them; Table sums up the errors; Fit searches for the profile with the smallest ones.
+// A Case is one measured server under one load. The readers (Serving, OpenLoop, Requests, Trace) make cases; Run predicts
+// them; WriteTable sums up the errors; a Fitter searches for the profile with the smallest ones. A StepFitter fits to
+// measured steps, without the simulator.
 package accuracy
 
 import (
@@ -44,12 +45,14 @@ func (m Measure) String() string {
 // Figures holds a value of each measure; 0 where it is not known.
 type Figures [measures]float64
 
-// Part is a stretch of a case for which figures were published: all of it, or one stage of its load.
+// Part is a stretch of a case for which figures are known: all of it, one stage of its load, or a single call.
 type Part struct {
 	Name string
 	// From and To delimit the arrivals of its requests; To 0 is no bound.
 	From, To time.Duration
 	Measured Figures
+	// Group names the parts of a case that a fit takes as one row, with the mean of their errors; "" is a row by itself.
+	Group string
 }
 
 // Case is one measured server under one load.
@@ -67,10 +70,14 @@ type Case struct {
 	Table *models.StepTable
 
 	capture func() (*trace.Capture, error)
-	once    sync.Once
-	work    *trace.Workload
-	plan    *sim.Plan
-	err     error
+	// Where parts are calls: the part of each, and the median time of a measured step.
+	calls map[*trace.Turn]int
+	step  time.Duration
+
+	once sync.Once
+	work *trace.Workload
+	plan *sim.Plan
+	err  error
 }
 
 // Plan is the case's deployment with everything looked up.
@@ -122,7 +129,7 @@ func (c *Case) prepare() {
 			err = capture.Link()
 		}
 		if err == nil {
-			c.work, err = capture.Compile(trace.OutputsNone)
+			c.work, err = capture.Compile(c.outputs())
 		}
 		if err != nil {
 			c.err = fmt.Errorf("building the load of case %s of %s: %w", c.Name, c.Source, err)
@@ -130,8 +137,19 @@ func (c *Case) prepare() {
 	})
 }
 
+// outputs is which generated tokens later prompts share: what the deployment says of a trace; published loads share none.
+func (c *Case) outputs() trace.Outputs {
+	if c.calls != nil {
+		return c.plan.Outputs
+	}
+	return trace.OutputsNone
+}
+
 // Predict simulates the case and returns the figures of each part. A nil profile takes that of the deployment.
 func (c *Case) Predict(ctx context.Context, profile *models.Profile) ([]Figures, error) {
+	if c.calls != nil {
+		return c.predictCalls(ctx, profile)
+	}
 	res, err := c.simulate(ctx, profile)
 	if err != nil {
 		return nil, err
@@ -147,11 +165,15 @@ func (c *Case) simulate(ctx context.Context, profile *models.Profile) (*sim.Resu
 	if c.prepare(); c.err != nil {
 		return nil, c.err
 	}
+	return c.simulateWork(ctx, c.work, profile)
+}
+
+func (c *Case) simulateWork(ctx context.Context, w *trace.Workload, profile *models.Profile) (*sim.Result, error) {
 	plan := *c.plan
 	if err := c.price(&plan, profile); err != nil {
 		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
 	}
-	res, err := sim.Run(ctx, c.work, &plan, sim.Options{})
+	res, err := sim.Run(ctx, w, &plan, sim.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
 	}
@@ -184,14 +206,15 @@ func (p *Part) sum(requests []report.Request) Figures {
 	decoded := 0
 	for i := range requests {
 		q := &requests[i]
-		if q.Status != report.Completed || q.FirstToken == report.None || q.Arrival < p.From || p.To > 0 && q.Arrival >= p.To {
+		one, ok := figuresOf(q)
+		if !ok || q.Arrival < p.From || p.To > 0 && q.Arrival >= p.To {
 			continue
 		}
-		ttft = append(ttft, ms(q.FirstToken-q.Arrival))
-		e2e = append(e2e, ms(q.End-q.Arrival))
+		ttft = append(ttft, one[TTFT])
+		e2e = append(e2e, one[E2E])
 		tokens += float64(q.Output)
 		if q.Output > 1 {
-			tpot += ms(q.End-q.FirstToken) / float64(q.Output-1)
+			tpot += one[TPOT]
 			decoded++
 		}
 	}
@@ -208,6 +231,18 @@ func (p *Part) sum(requests []report.Request) Figures {
 	slices.Sort(e2e)
 	f[TTFTP99], f[E2EP99] = quantile(ttft, 0.99), quantile(e2e, 0.99)
 	return f
+}
+
+// figuresOf are the figures of one request; ok tells that it completed with a first token.
+func figuresOf(q *report.Request) (f Figures, ok bool) {
+	if q.Status != report.Completed || q.FirstToken == report.None {
+		return f, false
+	}
+	f[TTFT], f[E2E] = ms(q.FirstToken-q.Arrival), ms(q.End-q.Arrival)
+	if q.Output > 1 {
+		f[TPOT] = ms(q.End-q.FirstToken) / float64(q.Output-1)
+	}
+	return f, true
 }
 
 // closedLoop is the output tokens per second of one client that sends its next request when the last has ended.

@@ -1,52 +1,17 @@
 package accuracy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize"
 
 	"github.com/agentsim/agentsim/models"
 )
-
-// term is a coefficient of a profile that can be fitted.
-type term struct {
-	key string
-	of  func(*models.Profile) *float64
-	// factor tells a factor on a physical term, which is pulled to 1, from a time of the host.
-	factor      bool
-	least, most float64
-	unit        float64 // a change that matters
-}
-
-// terms lists the coefficients in the order of models.Profile.
-var terms = []term{
-	{"linear", func(p *models.Profile) *float64 { return &p.Linear }, true, 0.5, 2, 0.05},
-	{"prefill_attention", func(p *models.Profile) *float64 { return &p.PrefillAttention }, true, 0.5, 2, 0.05},
-	{"decode_attention", func(p *models.Profile) *float64 { return &p.DecodeAttention }, true, 0.5, 2, 0.05},
-	{"communication", func(p *models.Profile) *float64 { return &p.Communication }, true, 0.5, 2, 0.05},
-	{"layer_us", func(p *models.Profile) *float64 { return &p.LayerUs }, false, 0, 1e4, 2},
-	{"step_us", func(p *models.Profile) *float64 { return &p.StepUs }, false, 0, 1e6, 64},
-	{"request_us", func(p *models.Profile) *float64 { return &p.RequestUs }, false, 0, 1e5, 5},
-	{"sync_request_us", func(p *models.Profile) *float64 { return &p.SyncRequestUs }, false, 0, 1e5, 5},
-	{"prefill_token_us", func(p *models.Profile) *float64 { return &p.PrefillTokenUs }, false, 0, 1e4, 2},
-	{"admission_us", func(p *models.Profile) *float64 { return &p.AdmissionUs }, false, 0, 1e7, 1000},
-	{"prompt_token_us", func(p *models.Profile) *float64 { return &p.PromptTokenUs }, false, 0, 1e4, 0.5},
-	{"output_token_us", func(p *models.Profile) *float64 { return &p.OutputTokenUs }, false, 0, 1e5, 20},
-}
-
-// Terms are the keys of the coefficients that can be fitted.
-func Terms() []string {
-	keys := make([]string, len(terms))
-	for i, t := range terms {
-		keys[i] = t.key
-	}
-	return keys
-}
 
 // Fitter fits coefficients of a profile to measured cases. The fit is around the simulator: every trial profile is
 // simulated on all cases.
@@ -60,48 +25,22 @@ type Fitter struct {
 	Pull float64
 	// TTFT is the weight of an error in TTFT against one in TPOT.
 	TTFT float64
+	// Reach is how far a coefficient is moved to see its effect, in units of a change that matters; 0 stands for 1.
+	// Where rows are few calls, which step a call joins hides the effect of smaller moves.
+	Reach float64
+
+	left func(*Outcome) bool // which measurements do not count; nil for none
 }
 
 // Fit is the result of a Fitter.
 type Fit struct {
 	Profile  models.Profile
 	Outcomes []Outcome
-	// Terms tells about each fitted coefficient, in the order of the keys.
-	Terms []FittedTerm
-	// Condition is the condition number of the fit's equations, each coefficient in units of its own effect.
-	Condition float64
-}
-
-// FittedTerm is what the data say of a coefficient.
-type FittedTerm struct {
-	Key   string
-	Value float64
-	// TPOT and TTFT are the coefficient's mean share of the predicted times.
-	TPOT, TTFT float64
-	// Alone is the share of the coefficient's effect that no combination of the others reproduces.
-	Alone float64
-}
-
-// UnidentifiedError names a coefficient that the data cannot tell from others.
-type UnidentifiedError struct {
-	Key    string
-	Alone  float64
-	Others []string
-}
-
-func (e *UnidentifiedError) Error() string {
-	if len(e.Others) == 0 {
-		return fmt.Sprintf("the data do not identify %s: it has no effect on them; hold it at a value", e.Key)
-	}
-	return fmt.Sprintf("the data do not identify %s: all but %.1f%% of its effect can be had by changing %s; hold one of them at a value, or add data in which they differ (other depths, tensor-parallel sizes or batches)",
-		e.Key, 100*e.Alone, strings.Join(e.Others, " and "))
+	Determined
 }
 
 // maxSteps bounds the Gauss-Newton steps of a fit.
 const maxSteps = 5
-
-// leastAlone is the share of a coefficient's effect that must be its own.
-const leastAlone = 0.02
 
 // Run fits. It fails with an UnidentifiedError when the data do not tell a coefficient of the host from the others;
 // factors on physical terms have their pull.
@@ -122,86 +61,108 @@ func (f *Fitter) Run(ctx context.Context) (*Fit, error) {
 // search is the state of a fit.
 type search struct {
 	*Fitter
-	free    []*term
-	values  []float64
-	profile models.Profile
+	free   []*term
+	values []float64
+	// row is the row of each part, -1 for none. The residuals are a TPOT of each row, then a TTFT.
+	row     []int
+	weights []float64 // of the residuals
+	pulled  float64   // weight of a factor's squared distance from 1
 }
 
 func (f *Fitter) newSearch() (*search, error) {
-	s := &search{Fitter: f, profile: f.Start}
-	for _, key := range f.Free {
-		i := 0
-		for i < len(terms) && terms[i].key != key {
-			i++
+	free, err := lookUpTerms(f.Free)
+	if err != nil {
+		return nil, err
+	}
+	s := &search{Fitter: f, free: free, values: valuesOf(free, &f.Start)}
+	var sizes []float64
+	for _, c := range f.Cases {
+		rows := map[string]int{}
+		for i := range c.Parts {
+			part := &c.Parts[i]
+			if f.left != nil && f.left(&Outcome{Case: c, Part: part}) {
+				s.row = append(s.row, -1)
+				continue
+			}
+			at, ok := rows[part.Group]
+			if !ok || part.Group == "" {
+				at = len(sizes)
+				rows[part.Group] = at
+				sizes = append(sizes, 0)
+			}
+			s.row = append(s.row, at)
+			sizes[at]++
 		}
-		if i == len(terms) {
-			return nil, fmt.Errorf("fitting a profile: no coefficient %q; known are %s", key, strings.Join(Terms(), ", "))
-		}
-		s.free = append(s.free, &terms[i])
-		s.values = append(s.values, *terms[i].of(&s.profile))
+	}
+	for _, size := range sizes {
+		s.weights = append(s.weights, math.Sqrt(size))
+		s.pulled += s.Pull * math.Sqrt(size)
+	}
+	for _, weight := range s.weights {
+		s.weights = append(s.weights, weight*f.TTFT)
 	}
 	return s, nil
 }
 
 // with is the profile with other values of the free coefficients.
-func (s *search) with(values []float64) *models.Profile {
-	p := s.profile
-	for i, t := range s.free {
-		*t.of(&p) = min(max(values[i], t.least), t.most)
-	}
-	return &p
+func (s *search) with(values []float64) *models.Profile { return withValues(&s.Start, s.free, values) }
+
+// equations is the problem linearised, with the effects of the coefficients on the residuals.
+func (s *search) equations(effects *mat.Dense) *equations {
+	return &equations{free: s.free, effects: effects, weights: s.weights, pull: s.pulled}
 }
 
-// residuals are the logarithms of predicted over measured figures: TPOT of all outcomes, then TTFT.
+// residuals are the logarithms of predicted over measured figures, means by row.
 func (s *search) residuals(ctx context.Context, values []float64) ([]float64, error) {
 	outcomes, err := Run(ctx, s.Cases, s.with(values))
 	if err != nil {
 		return nil, err
 	}
-	r := make([]float64, 2*len(outcomes))
+	rows := len(s.weights) / 2
+	sums, known := make([]float64, 2*rows), make([]float64, 2*rows)
 	for i := range outcomes {
-		r[i] = logError(&outcomes[i], TPOT)
-		r[len(outcomes)+i] = logError(&outcomes[i], TTFT)
+		if s.row[i] < 0 {
+			continue
+		}
+		for m, at := range [...]int{TPOT: s.row[i], TTFT: rows + s.row[i]} {
+			if e, ok := logError(&outcomes[i], Measure(m)); ok {
+				sums[at] += e
+				known[at]++
+			}
+		}
 	}
-	return r, nil
+	for i, n := range known {
+		sums[i] /= max(1, n)
+	}
+	return sums, nil
 }
 
-// logError is 0 where a figure is not known.
-func logError(o *Outcome, m Measure) float64 {
-	if e := o.Error(m); e > -1 {
-		return math.Log1p(e)
-	}
-	return 0
-}
-
-// weight is that of the i-th of n residuals.
-func (s *search) weight(i, n int) float64 {
-	if i < n/2 {
-		return 1
-	}
-	return s.TTFT
+// logError is the logarithm of a predicted over a measured figure, where both are known.
+func logError(o *Outcome, m Measure) (float64, bool) {
+	e := o.Error(m)
+	return math.Log1p(e), e > -1
 }
 
 // loss is the weighted sum of absolute residuals and of the pull.
 func (s *search) loss(residuals, values []float64) float64 {
 	sum := 0.0
 	for i, r := range residuals {
-		sum += s.weight(i, len(residuals)) * math.Abs(r)
+		sum += s.weights[i] * math.Abs(r)
 	}
 	for i, t := range s.free {
 		if t.factor {
-			sum += s.Pull * float64(len(residuals)/2) * (values[i] - 1) * (values[i] - 1)
+			sum += s.pulled * (values[i] - 1) * (values[i] - 1)
 		}
 	}
 	return sum
 }
 
-// effects is the derivative of each residual by each free coefficient, by simulating small changes.
-func (s *search) effects(ctx context.Context, at []float64) (*mat.Dense, error) {
+// effects is the derivative of each residual by each free coefficient, by simulating changes of so many units.
+func (s *search) effects(ctx context.Context, at []float64, reach float64) (*mat.Dense, error) {
 	j := mat.NewDense(len(at), len(s.free), nil)
 	for k, t := range s.free {
 		values := append([]float64(nil), s.values...)
-		step := t.unit
+		step := t.unit * reach
 		values[k] += step
 		if values[k] > t.most {
 			step = -step
@@ -226,11 +187,11 @@ func (s *search) descend(ctx context.Context, steps int) error {
 		return err
 	}
 	for range steps {
-		j, err := s.effects(ctx, at)
+		j, err := s.effects(ctx, at, cmp.Or(s.Reach, 1))
 		if err != nil {
 			return err
 		}
-		target := s.step(j, at)
+		target := s.equations(j).solve(at, s.values)
 		best := s.loss(at, s.values)
 		improved := false
 		for share := 1.0; share > 0.1 && !improved; share /= 2 {
@@ -251,44 +212,6 @@ func (s *search) descend(ctx context.Context, steps int) error {
 		}
 	}
 	return nil
-}
-
-// step solves the linearised problem by coordinate descent on its normal equations, each coordinate clipped to its
-// bounds.
-func (s *search) step(j *mat.Dense, at []float64) []float64 {
-	const softest = 0.02 // errors below this are all the same
-	n, k := j.Dims()
-	a, b := mat.NewSymDense(k, nil), make([]float64, k)
-	for i := range n {
-		w := s.weight(i, n) / max(math.Abs(at[i]), softest)
-		for p := range k {
-			b[p] -= w * j.At(i, p) * at[i]
-			for q := p; q < k; q++ {
-				a.SetSym(p, q, a.At(p, q)+w*j.At(i, p)*j.At(i, q))
-			}
-		}
-	}
-	for p, t := range s.free {
-		if t.factor {
-			pull := 2 * s.Pull * float64(n/2)
-			a.SetSym(p, p, a.At(p, p)+pull)
-			b[p] += pull * (1 - s.values[p])
-		}
-	}
-	values := append([]float64(nil), s.values...)
-	for range 2000 {
-		for p, t := range s.free {
-			if a.At(p, p) == 0 {
-				continue
-			}
-			slope := b[p]
-			for q := range k {
-				slope -= a.At(p, q) * (values[q] - s.values[q])
-			}
-			values[p] = min(max(values[p]+slope/a.At(p, p), t.least), t.most)
-		}
-	}
-	return values
 }
 
 // polish searches around the best values without derivatives (Nelder and Mead), since schedules change in jumps.
@@ -324,14 +247,18 @@ func (s *search) polish(ctx context.Context) error {
 
 // result predicts with the values found and judges how well the data determine them.
 func (s *search) result(ctx context.Context) (*Fit, error) {
-	for i, v := range s.values { // four digits: more would claim what the data do not tell
-		s.values[i], _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	for i, v := range s.values {
+		s.values[i] = fourDigits(v)
 	}
 	at, err := s.residuals(ctx, s.values)
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.effects(ctx, at)
+	near, err := s.effects(ctx, at, cmp.Or(s.Reach, 1))
+	if err != nil {
+		return nil, err
+	}
+	far, err := s.effects(ctx, at, 2*cmp.Or(s.Reach, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -339,77 +266,18 @@ func (s *search) result(ctx context.Context) (*Fit, error) {
 	if fit.Outcomes, err = Run(ctx, s.Cases, &fit.Profile); err != nil {
 		return nil, err
 	}
-	n, k := j.Dims()
-	scaled := mat.NewDense(n, k, nil)
-	for p, t := range s.free {
-		column := mat.Col(nil, p, j)
-		ft := FittedTerm{Key: t.key, Value: s.values[p], Alone: alone(j, p)}
-		for i, v := range column {
-			if i < n/2 {
-				ft.TPOT += v * s.values[p] / float64(n/2)
-			} else {
-				ft.TTFT += v * s.values[p] / float64(n/2)
-			}
-		}
-		fit.Terms = append(fit.Terms, ft)
-		if norm := mat.Norm(mat.NewVecDense(n, column), 2); norm > 0 {
-			for i, v := range column {
-				scaled.Set(i, p, v/norm)
-			}
-		}
-		if !t.factor && ft.Alone < leastAlone {
-			return nil, s.unidentified(j, p, ft.Alone)
-		}
-	}
-	fit.Condition = mat.Cond(scaled, 2)
-	return fit, nil
+	rows := len(at) / 2
+	e := s.equations(far)
+	e.scatter = new(mat.Dense)
+	// A residual that scatters by σ puts √2·σ into far and √6·σ into far − near, each over the same move.
+	e.scatter.Sub(far, near)
+	e.scatter.Scale(1/math.Sqrt(3), e.scatter)
+	fit.Determined, err = e.judge(s.values, []rowsOf{{TPOT.String(), 0, rows}, {TTFT.String(), rows, 2 * rows}})
+	return fit, err
 }
 
-// alone is the share of a column that the others do not span (Gram-Schmidt; columns that add nothing are skipped).
-func alone(j *mat.Dense, p int) float64 {
-	n, k := j.Dims()
-	var basis []*mat.VecDense
-	rest := func(q int) (*mat.VecDense, float64) {
-		v := mat.NewVecDense(n, mat.Col(nil, q, j))
-		norm := mat.Norm(v, 2)
-		if norm == 0 {
-			return v, 0
-		}
-		v.ScaleVec(1/norm, v)
-		for range 2 { // the second time takes away what rounding left
-			for _, b := range basis {
-				v.AddScaledVec(v, -mat.Dot(v, b), b)
-			}
-		}
-		return v, mat.Norm(v, 2)
-	}
-	for q := range k {
-		if q == p {
-			continue
-		}
-		if v, norm := rest(q); norm > 1e-6 {
-			v.ScaleVec(1/norm, v)
-			basis = append(basis, v)
-		}
-	}
-	_, share := rest(p)
-	return share
-}
-
-// unidentified names the other coefficients that stand in for one: those whose columns are nearest to its own.
-func (s *search) unidentified(j *mat.Dense, p int, share float64) error {
-	e := &UnidentifiedError{Key: s.free[p].key, Alone: share}
-	n, k := j.Dims()
-	column := mat.NewVecDense(n, mat.Col(nil, p, j))
-	norm := mat.Norm(column, 2)
-	for q := range k {
-		other := mat.NewVecDense(n, mat.Col(nil, q, j))
-		if size := mat.Norm(other, 2); q != p && norm > 0 && size > 0 && mat.Dot(column, other)/norm/size > 0.9 {
-			e.Others = append(e.Others, s.free[q].key)
-		}
-	}
-	if norm > 0 && len(e.Others) == 0 {
-		e.Others = []string{"the others"}
-	}
-	return e
+// fourDigits rounds: more would claim what the data do not tell.
+func fourDigits(v float64) float64 {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	return short
 }

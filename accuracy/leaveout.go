@@ -15,30 +15,18 @@ type HeldOut struct {
 	Outcomes []Outcome
 }
 
-// LeaveOut fits once for each value of key, without the cases that have it, and predicts those. It searches less far
-// than Run: down from the start, without the last polish.
-func (f *Fitter) LeaveOut(ctx context.Context, key func(*Case) string) ([]HeldOut, error) {
-	var names []string
-	for _, c := range f.Cases {
-		names = append(names, key(c))
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	if len(names) < 2 {
+// LeaveOut fits once for each value of key, without the measurements that have it, and predicts those. Of an outcome,
+// key sees case and part. It searches less far than Run: down from the start, without the last polish.
+func (f *Fitter) LeaveOut(ctx context.Context, key func(*Outcome) string) ([]HeldOut, error) {
+	all := GroupBy(unpredicted(f.Cases), key)
+	if len(all) < 2 {
 		return nil, nil
 	}
 	var held []HeldOut
-	for _, name := range names {
+	for _, out := range all {
 		rest := *f
-		rest.Cases = nil
-		var out []*Case
-		for _, c := range f.Cases {
-			if key(c) == name {
-				out = append(out, c)
-			} else {
-				rest.Cases = append(rest.Cases, c)
-			}
-		}
+		rest.left = func(o *Outcome) bool { return key(o) == out.Name }
+		rest.Cases = casesWith(f.Cases, func(o *Outcome) bool { return !rest.left(o) })
 		s, err := rest.newSearch()
 		if err != nil {
 			return nil, err
@@ -46,13 +34,41 @@ func (f *Fitter) LeaveOut(ctx context.Context, key func(*Case) string) ([]HeldOu
 		if err := s.descend(ctx, maxSteps); err != nil {
 			return nil, err
 		}
-		h := HeldOut{Name: name, Profile: *s.with(s.values)}
-		if h.Outcomes, err = Run(ctx, out, &h.Profile); err != nil {
+		h := HeldOut{Name: out.Name, Profile: *s.with(s.values)}
+		outcomes, err := Run(ctx, casesWith(f.Cases, rest.left), &h.Profile)
+		if err != nil {
 			return nil, err
+		}
+		for i := range outcomes {
+			if rest.left(&outcomes[i]) {
+				h.Outcomes = append(h.Outcomes, outcomes[i])
+			}
 		}
 		held = append(held, h)
 	}
 	return held, nil
+}
+
+// unpredicted lists the parts of cases as outcomes without a prediction.
+func unpredicted(cases []*Case) []Outcome {
+	var list []Outcome
+	for _, c := range cases {
+		for i := range c.Parts {
+			list = append(list, Outcome{Case: c, Part: &c.Parts[i]})
+		}
+	}
+	return list
+}
+
+// casesWith keeps the cases that have a part of the kind.
+func casesWith(cases []*Case, kind func(*Outcome) bool) []*Case {
+	var kept []*Case
+	for _, c := range cases {
+		if slices.ContainsFunc(c.Parts, func(p Part) bool { return kind(&Outcome{Case: c, Part: &p}) }) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
 }
 
 // Envelope is the range of steps that the cases cover, as far as their requests tell: of models, tensor-parallel sizes,

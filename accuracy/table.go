@@ -20,18 +20,25 @@ type Score struct {
 
 // Scores sums up the errors of a measure. Outcomes without it do not count.
 func Scores(outcomes []Outcome, m Measure) Score {
-	var abs []float64
-	var s Score
+	var errors []float64
 	for i := range outcomes {
-		e := outcomes[i].Error(m)
-		if math.IsNaN(e) {
-			continue
+		if e := outcomes[i].Error(m); !math.IsNaN(e) {
+			errors = append(errors, e)
 		}
-		s.Bias += e
-		abs = append(abs, math.Abs(e))
 	}
-	if s.Rows = len(abs); s.Rows == 0 {
+	return ScoreOf(errors)
+}
+
+// ScoreOf sums up signed relative errors.
+func ScoreOf(errors []float64) Score {
+	s := Score{Rows: len(errors)}
+	if s.Rows == 0 {
 		return s
+	}
+	abs := make([]float64, len(errors))
+	for i, e := range errors {
+		s.Bias += e
+		abs[i] = math.Abs(e)
 	}
 	slices.Sort(abs)
 	s.Bias /= float64(s.Rows)
@@ -44,11 +51,15 @@ func FitErrors(name string, outcomes []Outcome, heldOut bool) []models.FitError 
 	var errs []models.FitError
 	for _, m := range []Measure{TTFT, TPOT, E2E, Throughput} {
 		if s := Scores(outcomes, m); s.Rows > 0 {
-			errs = append(errs, models.FitError{Data: name, Measure: m.String(), Rows: s.Rows, Mean: round(s.Mean), Median: round(s.Median),
-				Bias: round(s.Bias), HeldOut: heldOut})
+			errs = append(errs, s.FitError(name, m.String(), heldOut))
 		}
 	}
 	return errs
+}
+
+// FitError is the score in the form that profiles keep.
+func (s Score) FitError(name, measure string, heldOut bool) models.FitError {
+	return models.FitError{Data: name, Measure: measure, Rows: s.Rows, Mean: round(s.Mean), Median: round(s.Median), Bias: round(s.Bias), HeldOut: heldOut}
 }
 
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }

@@ -56,7 +56,7 @@ type Provenance struct {
 // FitError is the error of one measure over a set of rows, as shares: 0.05 is 5 %.
 type FitError struct {
 	Data    string  `yaml:"data"`    // which rows: a source, a model, a tensor-parallel size
-	Measure string  `yaml:"measure"` // ttft, tpot, e2e or throughput
+	Measure string  `yaml:"measure"` // ttft, tpot, e2e, throughput or step
 	Rows    int     `yaml:"rows"`
 	Mean    float64 `yaml:"mean"`   // of the absolute relative errors (MAPE)
 	Median  float64 `yaml:"median"` // of the absolute relative errors

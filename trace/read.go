@@ -69,7 +69,7 @@ func ReadRecords(ctx context.Context, segments []Segment, each func(file string,
 		}
 		return out, nil
 	}, func(out records) error {
-		report.add(&out.read)
+		report.Add(&out.read)
 		for _, r := range out.rows {
 			if err := each(out.file, r.line, r.rec); err != nil {
 				return err

@@ -39,7 +39,7 @@ func (j *Joiner) Add(p *Part) error {
 	if err := j.checkBlockSize(p); err != nil {
 		return err
 	}
-	j.capture.Read.add(&p.Read)
+	j.capture.Read.Add(&p.Read)
 	for _, s := range p.Sessions {
 		j.addSession(s)
 	}
@@ -153,8 +153,8 @@ func (c *Capture) Rebase() time.Duration {
 // place says where the turn was read.
 func (t *Turn) place() string { return fmt.Sprintf("%s:%d", t.File, t.Line) }
 
-// add adds up two reports.
-func (r *ReadReport) add(o *ReadReport) {
+// Add adds another report.
+func (r *ReadReport) Add(o *ReadReport) {
 	r.Files += o.Files
 	r.Lines += o.Lines
 	r.Calls += o.Calls

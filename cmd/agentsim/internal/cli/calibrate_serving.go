@@ -1,37 +1,28 @@
 package cli
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/agentsim/agentsim/accuracy"
-	"github.com/agentsim/agentsim/models"
 )
 
 // servingFit is the flags of calibrate serving.
 type servingFit struct {
-	engine, models, start, out string
-	fit, leaveOut              []string
-	pull, ttft                 float64
-	profile                    models.Profile
-	provenance                 models.Provenance
+	profileFit
+	engine, models string
+	leaveOut       []string
+	ttft           float64
 }
 
-// leaveOutKeys are what calibrate serving can leave out.
-var leaveOutKeys = []struct {
-	name string
-	key  func(*accuracy.Case) string
-}{
-	{"model", func(c *accuracy.Case) string { return c.Deployment.Model }},
-	{"tensor", func(c *accuracy.Case) string { return fmt.Sprintf("tp%d", c.Deployment.Parallelism.Tensor) }},
-	{"source", func(c *accuracy.Case) string { return c.Source }},
+// servingLeftOut are what calibrate serving can leave out.
+var servingLeftOut = []leftOut{
+	{"model", func(o *accuracy.Outcome) string { return o.Case.Deployment.Model }},
+	{"tensor", func(o *accuracy.Outcome) string { return fmt.Sprintf("tp%d", o.Case.Deployment.Parallelism.Tensor) }},
+	{"source", func(o *accuracy.Outcome) string { return o.Case.Source }},
 }
 
 func newCalibrateServing(g *Global) *cobra.Command {
@@ -58,129 +49,53 @@ coefficient of the host that the data do not tell from others is refused.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), g, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fitter, leaveOut, err := s.fitter(args)
+			if err != nil {
+				return err
+			}
+			return s.fitCases(cmd.Context(), g, fitter, func(o *accuracy.Outcome) string {
+				return o.Case.Source + ", " + o.Case.Deployment.Model
+			}, leaveOut, args, s.engine)
+		},
 	}
+	s.addFlags(cmd, "linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us", "prefill_token_us", "admission_us")
 	f := cmd.Flags()
 	f.StringVar(&s.engine, "engine", "vllm", "kind of engine whose rows are fitted")
 	f.StringVar(&s.models, "models", "all", "which models: all, dense, or moe (with experts)")
-	f.StringVar(&s.start, "start", "physical", "profile to begin with; it keeps what is not fitted")
-	f.StringSliceVar(&s.fit, "fit", []string{"linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us",
-		"prefill_token_us", "admission_us"}, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
-	f.Float64Var(&s.pull, "pull", 0.1, "weight of a factor's squared distance from 1, per row")
 	f.Float64Var(&s.ttft, "ttft-weight", 0.3, "weight of an error in TTFT against one in TPOT")
 	f.StringSliceVar(&s.leaveOut, "leave-out", nil, "also fit without each model, tensor (size) or source")
-	f.StringVar(&s.profile.Name, "name", "fitted", "name of the profile")
-	f.StringVar(&s.provenance.Source, "source", "", "where the data come from, for the file (default: DATA)")
-	f.StringVar(&s.provenance.Commit, "commit", "", "their commit")
-	f.StringVar(&s.provenance.Licence, "licence", "not stated", "their licence")
-	f.StringVar(&s.provenance.Date, "date", "", "when they were read")
-	f.StringVarP(&s.out, "output", "o", "", "write the profile to this `FILE`")
 	return cmd
 }
 
-func (s *servingFit) run(ctx context.Context, g *Global, args []string) error {
-	fitter, err := s.fitter(args)
-	if err != nil {
-		return err
-	}
-	fit, err := fitter.Run(ctx)
-	if unidentified := (*accuracy.UnidentifiedError)(nil); errors.As(err, &unidentified) {
-		return usagef("%w (leave it out of --fit)", err)
-	}
-	if err != nil {
-		return err
-	}
-	if err := printFit(g.Stdout, fit); err != nil {
-		return err
-	}
-	p := fit.Profile
-	groups := accuracy.GroupBy(fit.Outcomes, func(o *accuracy.Outcome) string { return o.Case.Source + ", " + o.Case.Deployment.Model })
-	for _, group := range groups {
-		p.Errors = append(p.Errors, accuracy.FitErrors(group.Name, group.Outcomes, false)...)
-	}
-	if err := accuracy.WriteTable(g.Stdout, "fitted", groups); err != nil {
-		return err
-	}
-	for _, name := range s.leaveOut {
-		held, err := fitter.LeaveOut(ctx, leaveOutKey(name))
-		if err != nil {
-			return err
-		}
-		var groups []accuracy.Group
-		for _, h := range held {
-			groups = append(groups, accuracy.Group{Name: h.Name, Outcomes: h.Outcomes})
-			p.Errors = append(p.Errors, accuracy.FitErrors(name+" "+h.Name, h.Outcomes, true)...)
-		}
-		fmt.Fprintln(g.Stdout)
-		if err := accuracy.WriteTable(g.Stdout, name+" left out", groups); err != nil {
-			return err
-		}
-	}
-	if s.out == "" {
-		return nil
-	}
-	if p.Envelope, err = accuracy.Envelope(ctx, fitter.Cases, &fit.Profile); err != nil {
-		return err
-	}
-	s.provenance.Rows, s.provenance.Engine = len(fit.Outcomes), s.engine
-	s.provenance.Source = cmp.Or(s.provenance.Source, strings.Join(args, ", "))
-	p.Fitted = []models.Provenance{s.provenance}
-	text, err := yaml.Marshal(&p)
-	if err != nil {
-		return fmt.Errorf("encoding the profile: %w", err)
-	}
-	return writeFile(s.out, text)
-}
-
 // fitter reads the data and the flags.
-func (s *servingFit) fitter(args []string) (*accuracy.Fitter, error) {
+func (s *servingFit) fitter(args []string) (*accuracy.Fitter, []leftOut, error) {
 	if s.models != "all" && s.models != "dense" && s.models != "moe" {
-		return nil, usagef("--models %s: want all, dense or moe", s.models)
+		return nil, nil, usagef("--models %s: want all, dense or moe", s.models)
 	}
+	var leaveOut []leftOut
 	for _, name := range s.leaveOut {
-		if leaveOutKey(name) == nil {
-			return nil, usagef("--leave-out %s: want model, tensor or source", name)
+		i := slices.IndexFunc(servingLeftOut, func(l leftOut) bool { return l.name == name })
+		if i < 0 {
+			return nil, nil, usagef("--leave-out %s: want model, tensor or source", name)
 		}
+		leaveOut = append(leaveOut, servingLeftOut[i])
 	}
-	start, err := models.LookupProfile(s.start)
+	start, err := s.begin("fitted by agentsim calibrate serving to mean TPOT and TTFT of the rows below")
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, nil, err
 	}
 	var cases []*accuracy.Case
 	for _, path := range args {
 		more, err := accuracy.Read(path)
 		if err != nil {
-			return nil, usagef("%w", err)
+			return nil, nil, usagef("%w", err)
 		}
 		cases = append(cases, more...)
 	}
 	cases = accuracy.Select(cases, s.engine, s.models != "moe", s.models != "dense")
 	if len(cases) == 0 {
-		return nil, usagef("no rows of engine %s (models: %s) in %s", s.engine, s.models, strings.Join(args, ", "))
+		return nil, nil, usagef("no rows of engine %s (models: %s) in %s", s.engine, s.models, strings.Join(args, ", "))
 	}
-	f := &accuracy.Fitter{Cases: cases, Start: *start, Free: s.fit, Pull: s.pull, TTFT: s.ttft}
-	f.Start.Name, f.Start.Fitted, f.Start.Errors, f.Start.Envelope = s.profile.Name, nil, nil, nil
-	f.Start.Source = "fitted by agentsim calibrate serving to mean TPOT and TTFT of the rows below"
-	return f, nil
-}
-
-func leaveOutKey(name string) func(*accuracy.Case) string {
-	for _, k := range leaveOutKeys {
-		if k.name == name {
-			return k.key
-		}
-	}
-	return nil
-}
-
-// printFit prints what the data say of each coefficient.
-func printFit(w io.Writer, fit *accuracy.Fit) error {
-	err := table(w, func(w io.Writer) {
-		fmt.Fprintln(w, "coefficient\tvalue\tshare of TPOT\tshare of TTFT\tits own\t")
-		for _, t := range fit.Terms {
-			fmt.Fprintf(w, "%s\t%.4g\t%.1f%%\t%.1f%%\t%.0f%%\t\n", t.Key, t.Value, 100*t.TPOT, 100*t.TTFT, 100*t.Alone)
-		}
-	})
-	fmt.Fprintf(w, "\ncondition number %.1f; shares are elasticities: what the time changes by when the coefficient does\nerrors are mean / median / bias in %%\n\n", fit.Condition)
-	return err
+	return &accuracy.Fitter{Cases: cases, Start: start, Free: s.fit, Pull: s.pull, TTFT: s.ttft}, leaveOut, nil
 }

@@ -65,21 +65,25 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 		}
 		return nil, usagef("reading the trace: %w", err)
 	}
-	s.report(g, c)
+	reportRead(g, &c.Read)
 	return c, nil
 }
 
-// report says on stderr what was lost in reading.
-func (s *source) report(g *Global, c *trace.Capture) {
-	r := &c.Read
+// reportRead says on stderr what was lost in reading.
+func reportRead(g *Global, r *trace.ReadReport) {
+	printWarnings(g, r)
+	if r.LostRows > 0 || r.LostBytes > 0 || r.Duplicates > 0 {
+		fmt.Fprintf(g.Stderr, "read %d calls; lost %d rows and %d bytes, dropped %d repeated request ids\n",
+			r.Calls, r.LostRows, r.LostBytes, r.Duplicates)
+	}
+}
+
+// printWarnings says on stderr what was damaged, and where.
+func printWarnings(g *Global, r *trace.ReadReport) {
 	for _, w := range r.Warnings {
 		fmt.Fprintln(g.Stderr, "warning:", w)
 	}
 	if r.Dropped > 0 {
 		fmt.Fprintf(g.Stderr, "warning: %d more\n", r.Dropped)
-	}
-	if r.LostRows > 0 || r.LostBytes > 0 || r.Duplicates > 0 {
-		fmt.Fprintf(g.Stderr, "read %d calls; lost %d rows and %d bytes, dropped %d repeated request ids\n",
-			r.Calls, r.LostRows, r.LostBytes, r.Duplicates)
 	}
 }
