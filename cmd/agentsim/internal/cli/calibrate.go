@@ -186,7 +186,7 @@ func (d *deploymentFlags) deployment() (sim.Deployment, error) {
 	measured := sim.Default()
 	if d.config != "" {
 		var err error
-		if measured, err = loadConfig(d.config); err != nil {
+		if measured, _, err = loadConfig(d.config); err != nil {
 			return measured, err
 		}
 	}
