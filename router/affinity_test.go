@@ -109,6 +109,17 @@ func TestAffinityByParent(t *testing.T) {
 	}
 }
 
+// A request that is submitted again, as after the loss of a worker, runs once.
+func TestAffinityOfResubmitted(t *testing.T) {
+	d := newDesk(t, 2, func(s *Settings) { s.SessionAffinity = SessionAffinity{Mode: "soft", TTL: time.Second} })
+	d.submit(10, nil)
+	d.Submit(0, d.requests[0])
+	d.done(0)
+	if h := d.affinity.by[0]; h.active != 0 || d.loads[0].requests+d.loads[1].requests != 0 {
+		t.Errorf("%d requests of the session run, workers have %+v", h.active, d.loads)
+	}
+}
+
 // Idle bindings do not pile up.
 func TestAffinityForgets(t *testing.T) {
 	d := newDesk(t, 2, func(s *Settings) { s.SessionAffinity = SessionAffinity{Mode: "soft", TTL: time.Second} })

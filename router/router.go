@@ -188,7 +188,10 @@ func (r *Router) FirstToken(q *Request) {
 // Done takes all of q's load from its worker, or takes q out of the queue, however q ended. It does nothing when q
 // is in neither.
 func (r *Router) Done(now time.Duration, q *Request) {
-	r.leave(q)
+	if q.class != nil {
+		r.queue.remove(q)
+		r.forget(q)
+	}
 	r.unbook(q)
 	if h := q.home; h != nil {
 		q.home = nil

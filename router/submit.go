@@ -56,14 +56,14 @@ type Decision struct {
 }
 
 // Submit takes a request that arrived and books it on the worker that should serve it, or lets it wait: then a later
-// Drain decides. The decisions are valid until the next call.
+// Drain decides. A request that waits or runs already leaves there first. The decisions are valid until the next call.
 //
 // The worker is the pinned one or that of a hard affinity; else the preferred one or that of a soft affinity while it
 // is eligible; else the policy's choice. Requests wait only where the queue has a threshold, behind those of their
 // class that wait already, and while all workers that could take them are busy.
 func (r *Router) Submit(now time.Duration, q *Request) []Decision {
 	r.decisions = r.decisions[:0]
-	r.leave(q)
+	r.Done(now, q)
 	q.exact = r.exact(now, q)
 	if q.exact >= 0 && !r.present(q.exact) {
 		return r.reject(q, WorkerGone)
@@ -115,14 +115,6 @@ func (r *Router) rejectLost() {
 				r.reject(q, WorkerGone)
 			}
 		}
-	}
-}
-
-// leave takes q out of the queue when it waits there.
-func (r *Router) leave(q *Request) {
-	if q.class != nil {
-		r.queue.remove(q)
-		r.forget(q)
 	}
 }
 
