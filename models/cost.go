@@ -8,7 +8,8 @@ import (
 
 // Batch is the work of one engine step on one worker rank: at most 10^7 tokens and 10^14 pairs.
 type Batch struct {
-	Decodes        int   // sequences that generate one token
+	Decodes        int   // sequences that generate a token
+	Drafts         int   // draft tokens that they verify besides
 	Prefills       int   // sequences that compute prompt tokens
 	PrefillTokens  int   // prompt tokens computed, all sequences
 	PrefillPairs   int64 // query-key pairs of all prefill chunks, doubled to stay whole: Σ n·(2·past + n)
@@ -28,9 +29,13 @@ type Batch struct {
 //	           that expands the latents of the past
 //	decode   = Σ layers: floor + per sequence and KV head + KV bytes of the contexts / rate
 //	links    = Σ layers: two all-reduces over the tensor ranks, or dispatch and combine of experts over all data ranks
+//	drafts   = with speculative decoding, the passes of the drafter; see Deployment.costDrafts
 //	host     = layer_us · layers + request_us · S + step_us + prefill_token_us · prefill tokens
 //	step     = linear · (products + head + experts + small) + prefill_attention · prefill + decode_attention · decode
-//	           + communication · links + host
+//	           + communication · links + drafts + host
+//
+// The tokens that a sequence verifies are rows of all products, the output head's too; attention reads its context once
+// for all of them.
 //
 // A step on a pipeline is one batch's way through all stages. With data parallelism the other ranks are taken to have
 // the same number of tokens. Every coefficient is rounded to fixed point once; the rest is integer arithmetic, so a step
@@ -53,6 +58,9 @@ type StepCost struct {
 
 	perContext, perWindow Fixed
 	window                int
+
+	drafter *StepCost // of a pass of the drafter; nil when none drafts
+	passes  int
 
 	host             Fixed
 	hostRequest      rate
@@ -103,7 +111,7 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 	c.admission = newFixed(profile.AdmissionUs * 1e3).Duration()
 	c.admissionToken = newRate(profile.PromptTokenUs * 1e3)
 	c.outputToken = newFixed(profile.OutputTokenUs * 1e3).Duration()
-	return c, nil
+	return c, full.costDrafts(c, profile)
 }
 
 // FixedSteps is a constant step time: prefill when the step computes prompt tokens, plus decode when it generates any.
@@ -127,6 +135,9 @@ func (d *Deployment) estimates(profile *Profile) []string {
 	if d.Model.MLA.KVRank > 0 || d.Model.Linear.Layers > 0 || d.Model.Window.Layers > 0 {
 		why = append(why, "profile "+profile.Name+" was fitted to grouped-query attention, not to "+d.Model.Attention())
 	}
+	if d.Speculative.Method != "" {
+		why = append(why, "no profile was fitted with speculative decoding: its steps are priced by the sizes of what drafts and verifies; a look-up of n-grams takes no time")
+	}
 	if d.Parallelism.Pipeline > 1 || d.Parallelism.Data > 1 || d.Parallelism.Tensor > 8 {
 		why = append(why, "pipeline and data parallelism, and tensor parallelism beyond 8, were not checked")
 	}
@@ -136,14 +147,24 @@ func (d *Deployment) estimates(profile *Profile) []string {
 // Base is the time of a step without what depends on the contexts of its decodes: add PerContext times their sum, and
 // PerWindow times the sum of what lies in their windows. It grows with every field of the batch; no tokens take no time.
 func (c *StepCost) Base(b Batch) Fixed {
-	tokens, sequences := int64(b.Decodes)+int64(b.PrefillTokens), int64(b.Decodes)+int64(b.Prefills)
-	if tokens <= 0 {
+	if b.tokens() <= 0 {
 		return 0
 	}
-	at := pointAt(tokens)
+	return c.pass(b, b.sequences()+int64(b.Drafts)) + c.drafts(b) + c.constant(b)
+}
+
+func (b *Batch) tokens() int64 {
+	return int64(b.Decodes) + int64(b.Drafts) + int64(b.PrefillTokens)
+}
+
+func (b *Batch) sequences() int64 { return int64(b.Decodes) + int64(b.Prefills) }
+
+// pass is the time of one pass through the layers, and through the output head for so many rows.
+func (c *StepCost) pass(b Batch, rows int64) Fixed {
+	at := pointAt(b.tokens())
 	sum := c.products.duration(at) + c.experts.duration(at) + c.small.duration(at) + c.links.duration(at)
-	sum += c.head.duration(pointAt(sequences)) + c.state.times(sequences)
-	return sum + c.prefill(b) + c.decode(b) + c.hostTime(b) + c.constant(b)
+	sum += c.head.duration(pointAt(rows)) + c.state.times(b.sequences())
+	return sum + c.prefill(b) + c.decode(b) + c.hostTime(b)
 }
 
 // prefill is the time of prefill attention.
@@ -174,8 +195,7 @@ func (c *StepCost) decode(b Batch) Fixed {
 }
 
 func (c *StepCost) hostTime(b Batch) Fixed {
-	sequences := int64(b.Decodes) + int64(b.Prefills)
-	return min(maxFixed, c.host+c.hostRequest.times(sequences)+c.hostPrefillToken.times(int64(b.PrefillTokens)))
+	return min(maxFixed, c.host+c.hostRequest.times(b.sequences())+c.hostPrefillToken.times(int64(b.PrefillTokens)))
 }
 
 func (c *StepCost) constant(b Batch) (time Fixed) {
@@ -210,6 +230,7 @@ const (
 	TermDecode   = "decode attention" // with the floor of attention kernels, which every step pays
 	TermState    = "recurrent state"
 	TermLinks    = "communication"
+	TermDrafts   = "drafts"
 	TermHost     = "host"
 	TermConstant = "constant"
 )
@@ -223,11 +244,10 @@ type Term struct {
 // Terms splits the time of a step for people to read. context is the sum of the decodes' contexts, windowed that of
 // min(context, window), in tokens. Terms of no time are left out; each is rounded to the nanosecond.
 func (c *StepCost) Terms(b Batch, context, windowed int64) []Term {
-	tokens, sequences := int64(b.Decodes)+int64(b.PrefillTokens), int64(b.Decodes)+int64(b.Prefills)
-	if tokens <= 0 {
+	if b.tokens() <= 0 {
 		return nil
 	}
-	at := pointAt(tokens)
+	at := pointAt(b.tokens())
 	var terms []Term
 	for _, t := range []struct {
 		name string
@@ -235,12 +255,13 @@ func (c *StepCost) Terms(b Batch, context, windowed int64) []Term {
 	}{
 		{TermProducts, c.products.duration(at)},
 		{TermExperts, c.experts.duration(at)},
-		{TermHead, c.head.duration(pointAt(sequences))},
+		{TermHead, c.head.duration(pointAt(b.sequences() + int64(b.Drafts)))},
 		{TermSmall, c.small.duration(at)},
 		{TermPrefill, c.prefill(b)},
 		{TermDecode, min(maxFixed, c.decode(b)+scale(c.perContext, context)+scale(c.perWindow, windowed))},
-		{TermState, c.state.times(sequences)},
+		{TermState, c.state.times(b.sequences())},
 		{TermLinks, c.links.duration(at)},
+		{TermDrafts, c.drafts(b)},
 		{TermHost, c.hostTime(b)},
 		{TermConstant, c.constant(b)},
 	} {

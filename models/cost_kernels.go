@@ -22,6 +22,7 @@ func (d *Deployment) products() []product {
 			list = append(list, product{layers, n, k, weights})
 		}
 	}
+	add(m.joined, m.Hidden, m.joined*m.Hidden, BF16)
 	softmax, heads := m.Layers-m.Linear.Layers, m.Heads/t
 	if a := m.MLA; a.KVRank > 0 {
 		latent := a.KVRank + a.RopeDim
@@ -136,24 +137,28 @@ func (d *Deployment) costPrefill(c *StepCost, ops *Ops, profile *Profile) {
 	c.keyRead = newRate(factor * readUs / ops.decode(d.KV).TBs)
 }
 
-// costDecode sets the terms of single tokens and of recurrent states.
+// costDecode sets the terms of decodes and of recurrent states. A sequence's context is read once however many of its
+// tokens are verified, and multiplied with the queries of all of them, whichever takes longer.
 func (d *Deployment) costDecode(c *StepCost, ops *Ops, profile *Profile) {
 	m, t := d.Model, d.Parallelism.Tensor
 	factor := profile.DecodeAttention * 1e3 // to ns
 	full, window := float64(m.FullLayers()), float64(m.Window.Layers)
-	bytes := float64(m.kvBytesPerLayer(d.KV, t))
+	bytes, rows := float64(m.kvBytesPerLayer(d.KV, t)), float64(1+d.Speculative.Tokens)
 	if a := m.MLA; a.KVRank > 0 {
 		k, heads := ops.mla(d.KV), float64(m.Heads/t)
 		c.floor = newFixed(factor * full * k.FloorUs)
 		c.sequence = newRate(factor * full * heads * k.UnitNs * 1e-3)
-		read, compute := bytes/(k.TBs*1e6), heads*2*float64(2*a.KVRank+a.RopeDim)/(k.DecodeTFLOPS*1e6)
+		read, compute := bytes/(k.TBs*1e6), rows*heads*2*float64(2*a.KVRank+a.RopeDim)/(k.DecodeTFLOPS*1e6)
 		c.perContext = newFixed(factor * full * max(read, compute))
 	} else {
 		k := ops.decode(d.KV)
 		c.floor = newFixed(factor * (full + window) * k.FloorUs)
 		c.sequence = newRate(factor * (full + window) * float64(d.kvHeads()) * k.UnitNs * 1e-3)
-		c.perContext = newFixed(factor * full * bytes / (k.TBs * 1e6))
-		c.perWindow = newFixed(factor * window * bytes / (k.TBs * 1e6))
+		us := bytes / (k.TBs * 1e6)
+		if rows > 1 {
+			us = max(us, rows*float64(m.Heads/t)*4*float64(m.HeadDim)/(ops.prefill(d.KV).TFLOPS*1e6))
+		}
+		c.perContext, c.perWindow = newFixed(factor*full*us), newFixed(factor*window*us)
 		c.window = m.Window.Tokens
 	}
 	linear := Model{Linear: m.Linear}

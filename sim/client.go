@@ -6,6 +6,7 @@ import (
 	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/hash"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -79,6 +80,7 @@ func (r *run) dispatch(e event) {
 	r.fruitless = 0
 	l.Path = r.path(c, copy, l.Path[:0])
 	l.Input, l.Output = c.Input, c.Output
+	l.Seed = hash.Combine(r.plan.Seed, uint64(e.inst.copy)<<32|uint64(e.call))
 	l.MaxOutput = int32(min(r.plan.Client.MaxTokens, r.plan.MaxModelLen-int(c.Input)))
 	l.route = router.Request{Session: uint64(e.inst.copy)<<32 | uint64(c.Session), Input: c.Input,
 		PromptBlocks: c.Input / int32(r.plan.Engine.BlockSize), Path: l.Path}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -28,6 +29,7 @@ type Plan struct {
 	AutoBlocks bool
 
 	maxGap, humanCap time.Duration // -1: none
+	speculation      *engine.Speculation
 }
 
 // Resolve looks up, computes and checks everything that a run of the deployment needs. Errors are ConfigErrors or name
@@ -97,8 +99,12 @@ func (p *Plan) resolveHardware() error {
 	if err != nil {
 		return bad("gpu", "%v", err)
 	}
+	speculative, err := p.resolveSpeculative()
+	if err != nil {
+		return err
+	}
 	h := models.Deployment{
-		Model: model, GPU: gpu,
+		Model: model, GPU: gpu, Speculative: speculative,
 		Parallelism: models.Parallelism{Tensor: p.Parallelism.Tensor, Pipeline: p.Parallelism.Pipeline,
 			Data: p.Parallelism.Data, Expert: p.Parallelism.Expert},
 		Weights: models.DType(p.DType.Weights), KV: models.DType(p.DType.KV),

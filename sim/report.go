@@ -24,6 +24,7 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		Rejections:     r.rejections(),
 		Workers:        r.workers(),
 		KV:             r.kv(),
+		Speculation:    r.speculation(),
 		Warnings:       r.warnings(),
 		Approximations: r.approximations(),
 	}
@@ -117,6 +118,24 @@ func (r *Result) kv() report.KV {
 		kv.ReprefillTimeShare = report.Known(again.Seconds() / busy.Seconds())
 	}
 	return kv
+}
+
+// speculation sums up the draft tokens of all workers in the measured window.
+func (r *Result) speculation() *report.Speculation {
+	if r.Plan.speculation == nil {
+		return nil
+	}
+	sum := new(report.Speculation)
+	for i := range r.Engines {
+		d := &r.Engines[i].Drafts
+		sum.Steps += d.Steps
+		sum.DraftTokens += d.Tokens
+		sum.AcceptedTokens += d.Accepted
+	}
+	if sum.Steps > 0 {
+		sum.AcceptedPerStep = report.Known(float64(sum.AcceptedTokens) / float64(sum.Steps))
+	}
+	return sum
 }
 
 // rejections say why calls were rejected and what to do.

@@ -3,7 +3,7 @@ package engine
 import "fmt"
 
 // Check verifies the engine's invariants: each prefilling or decoding request holds exactly the blocks of its tokens,
-// no more than MaxSeqs run, and the aggregates equal sums over the batch.
+// and with speculation of drafts, no more than MaxSeqs run, and the aggregates equal sums over the batch.
 func (e *Engine) Check() error {
 	if err := e.cache.Check(); err != nil {
 		return err
@@ -19,10 +19,20 @@ func (e *Engine) Check() error {
 			sum += r.base
 			tokens = int(r.base + e.kv.Step)
 		}
-		want := (tokens+e.kv.BlockSize-1)/e.kv.BlockSize + int(e.StateBlocks)
-		if held := e.kv.Held(&r.table); held != want {
-			return fmt.Errorf("engine: request %d holds %d blocks for %d tokens, want %d", r.ID, held, tokens, want)
+		most := tokens
+		if e.Speculation != nil {
+			if r.state == decoding && r.chunk == 0 { // it is not in the step
+				tokens--
+			}
+			most += e.Speculation.slots()
 		}
+		blocks := func(tokens int) int { return int(e.blocksFor(int32(tokens)) + e.StateBlocks) }
+		if held := e.kv.Held(&r.table); held < blocks(tokens) || held > blocks(most) {
+			return fmt.Errorf("engine: request %d holds %d blocks for %d tokens, want %d to %d", r.ID, held, tokens, blocks(tokens), blocks(most))
+		}
+	}
+	if e.Speculation != nil {
+		return e.style.check()
 	}
 	if decodes != len(e.finish) || sum != e.baseSum {
 		return fmt.Errorf("engine: aggregates count %d decodes with base sum %d, the batch has %d with %d", len(e.finish), e.baseSum, decodes, sum)

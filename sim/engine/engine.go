@@ -7,8 +7,8 @@
 // A step costs O(1), not O(batch). All decodes advance by one token, so the step of each request's last token is
 // known when its decode begins and waits in a heap; a request needs a block every BlockSize steps, so needs are
 // counted by residue; and the step time is linear in the sum of contexts, which grows by the number of decodes. A
-// run of decode steps in which nothing else can happen is one leap. Only a step that preempts walks the batch, and one
-// of TensorRT-LLM that tries a waiting request.
+// run of decode steps in which nothing else can happen is one leap. Only a step that preempts walks the batch, one
+// of TensorRT-LLM that tries a waiting request, and every step with speculative decoding.
 package engine
 
 import (
@@ -55,6 +55,8 @@ type Options struct {
 	// Async schedules a step when the one before it begins (vLLM: async_scheduling, the default from 0.14), so that a
 	// request that arrives during a step misses the next one as well. With nothing running it is taken at once.
 	Async bool
+	// Speculation, when set, lets decodes verify draft tokens. Only vLLM's style has it.
+	Speculation *Speculation
 	// Worker numbers the engine in the history that engines share.
 	Worker int
 }
@@ -103,6 +105,7 @@ type Engine struct {
 	ends             int64  // sum over decodes of the step in which they reach their longest output
 	left             int    // decodes that ended since SGLang last looked
 	aborts           []*Request
+	verified         verified
 
 	// Of the decodes, those in joined began after the last step that generated, which ended at decoded.
 	decoded time.Duration
@@ -129,6 +132,7 @@ type Stats struct {
 	Steps                       int64
 	PrefillTokens, DecodeTokens int64
 	Preemptions                 int64
+	Drafts                      Drafts
 	PeakUsed                    int // blocks
 	// Evicted is the cached blocks taken for other tokens. Close fills it.
 	Evicted int64
@@ -149,6 +153,9 @@ type cache interface {
 // New returns an idle engine with an empty KV cache. It fails when the limits contradict each other.
 func New(o Options, cost *models.StepCost, kv kvcache.Options, history *History) (*Engine, error) {
 	e := &Engine{Options: o, cost: cost, history: history}
+	if err := o.Speculation.validate(o.Style); err != nil {
+		return nil, err
+	}
 	if o.Style == SGLang {
 		if err := e.useSGLang(kv); err != nil {
 			return nil, err
@@ -281,6 +288,9 @@ func (e *Engine) EndStep() []Outcome {
 		e.leaveDecode(r)
 		e.end(r)
 	}
+	if e.Speculation != nil {
+		e.verify(now)
+	}
 	for _, r := range e.emit {
 		e.endPrefill(r, now)
 	}
@@ -361,6 +371,9 @@ func (e *Engine) endPrefill(r *Request, now time.Duration) {
 	step := e.kv.Step
 	r.state = decoding
 	r.base = int64(r.target) - step
+	if e.Speculation != nil {
+		return
+	}
 	r.last = step + int64(r.Output-r.generated)
 	e.cache.StartDecode(&r.table, r.target)
 	heap.Push(&e.finish, r)
@@ -377,6 +390,14 @@ func (e *Engine) endPrefill(r *Request, now time.Duration) {
 func (e *Engine) residue(r *Request) int64 {
 	n := int64(len(e.needs))
 	return ((1-r.base)%n + n) % n
+}
+
+// stopDecode takes a request that has not ended out of the decodes.
+func (e *Engine) stopDecode(r *Request) {
+	if e.Speculation == nil {
+		heap.Remove(&e.finish, r.heap)
+		e.leaveDecode(r)
+	}
 }
 
 // leaveDecode takes a request that is no longer in the heap out of the decodes.

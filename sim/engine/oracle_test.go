@@ -125,8 +125,6 @@ func (o *walker) scheduleTokens(j *job, n int32) {
 		j.Computed += n
 		j.Recomputed.Preemption += max(0, min(j.computed+n, j.high)-j.computed)
 		o.stats.PrefillTokens += int64(n)
-	} else {
-		o.stats.DecodeTokens++
 	}
 	j.chunk = n
 	j.computed += n
@@ -141,6 +139,7 @@ func (o *walker) launch(used int) {
 		n, past := int64(j.chunk), int64(j.computed-j.chunk)
 		if j.decoding {
 			batch.Decodes++
+			batch.Drafts += int(n - 1)
 			context += past + n
 			windowed += min(past+n, int64(o.cost.Window()))
 			continue
@@ -167,7 +166,17 @@ func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
 	o.ends = append(o.ends, o.end)
 	var outcomes []Outcome
 	for _, j := range o.scheduled {
+		drafts := max(0, j.chunk-1)
 		j.chunk = 0
+		if j.decoding {
+			o.endDecode(j, drafts)
+			if j.generated == j.Output {
+				j.done = true
+				ends(j)
+				outcomes = append(outcomes, Outcome{j.Request, Finished})
+			}
+			continue
+		}
 		if j.computed < j.tokens() {
 			goesOn(j) // a chunk of its prompt
 			continue
@@ -180,20 +189,39 @@ func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
 			o.gapSum += o.end - j.last + o.cost.TokenDelay()
 		}
 		j.last = o.end
-		first := !j.decoding
-		if first {
-			outcomes = append(outcomes, Outcome{j.Request, FirstToken})
-		}
+		outcomes = append(outcomes, Outcome{j.Request, FirstToken})
 		if j.decoding = true; j.generated >= j.Output {
 			j.done = true
 			ends(j)
 			outcomes = append(outcomes, Outcome{j.Request, Finished})
-		} else if first {
+		} else {
 			goesOn(j)
 		}
 	}
 	o.scheduled = nil
 	return outcomes
+}
+
+// endDecode gives a decoding request its next token and the drafts before it that stand, and forgets the KV of the others.
+func (o *walker) endDecode(j *job, drafts int32) {
+	accepted := int32(0)
+	if drafts > 0 {
+		accepted = o.Speculation.accepted(j.Seed, j.generated, drafts)
+		o.stats.Drafts.Steps++
+		o.stats.Drafts.Tokens += int64(drafts)
+		o.stats.Drafts.Accepted += int64(accepted)
+	}
+	j.computed -= drafts - accepted
+	o.gapSum += o.end - j.last
+	j.last = o.end
+	for range 1 + accepted {
+		if j.generated < j.Output {
+			j.generated++
+			o.stats.DecodeTokens++
+			o.gaps++
+			o.gapSum += o.cost.TokenDelay()
+		}
+	}
 }
 
 // twin is a slow machine with a diary.
@@ -229,7 +257,7 @@ func (o *oracle) evicted() int64          { return o.pool.evicted }
 
 func (o *oracle) Enqueue(now time.Duration, r *Request) {
 	o.enqueue(now, r, func(input, output int32) bool {
-		return o.pool.blocksFor(input+max(0, output-1))+int(o.StateBlocks) <= o.pool.Blocks
+		return o.pool.blocksFor(input+max(0, output-1)+int32(o.Speculation.slots()))+int(o.StateBlocks) <= o.pool.Blocks
 	})
 }
 
@@ -281,13 +309,25 @@ func (o *oracle) promised() int {
 	return blocks
 }
 
+// lookahead is vLLM's num_lookahead_tokens.
+func (o *oracle) lookahead() int32 {
+	if o.Speculation == nil || !o.Speculation.Model {
+		return 0
+	}
+	return int32(o.Speculation.Tokens)
+}
+
 func (o *oracle) scheduleStep(now time.Duration) (outcomes []Outcome, preempted bool) {
 	budget := int32(o.MaxBatchedTokens)
 running:
 	for i := 0; i < len(o.running) && budget > 0; i++ {
 		j := o.running[i]
-		n := min(j.tokens()-j.computed, budget)
-		for !o.pool.grow(&j.blocks, j.computed+n) {
+		n := j.tokens() - j.computed
+		if j.decoding && o.Speculation != nil {
+			n += int32(o.Speculation.Tokens)
+		}
+		n = min(n, budget)
+		for !o.pool.grow(&j.blocks, min(j.computed+n, j.tokens()), j.computed+n+o.lookahead()) {
 			victim := o.running[len(o.running)-1]
 			o.leaves(victim)
 			o.waiting = slices.Insert(o.waiting, 0, victim)
@@ -304,6 +344,9 @@ running:
 		j := o.waiting[0]
 		size := int32(o.pool.BlockSize)
 		hits := o.pool.lookup(j.Path, (j.tokens()-1)/size)
+		if o.Speculation != nil && o.Speculation.Hidden && hits > 0 {
+			hits--
+		}
 		n := min(j.tokens()-hits*size, budget)
 		reserve := o.pool.blocksFor(hits*size + n)
 		if o.ReserveFull {
@@ -396,17 +439,17 @@ func (p *blockPool) admit(t *blockTable, hits, tokens int32, reserve int, extra 
 	for range extra {
 		t.extra = append(t.extra, p.take())
 	}
-	return p.grow(t, tokens)
+	return p.grow(t, tokens, tokens)
 }
 
 func (p *blockPool) blocksFor(tokens int32) int { return (int(tokens) + p.BlockSize - 1) / p.BlockSize }
 
-// grow is allocate_slots: new blocks up to tokens, and the full ones into the cache at once.
-func (p *blockPool) grow(t *blockTable, tokens int32) bool {
-	if p.blocksFor(tokens)-len(t.ids) > len(p.free) {
+// grow is allocate_slots: new blocks for slots tokens, and those that tokens fill into the cache at once.
+func (p *blockPool) grow(t *blockTable, tokens, slots int32) bool {
+	if p.blocksFor(slots)-len(t.ids) > len(p.free) {
 		return false
 	}
-	for len(t.ids) < p.blocksFor(tokens) {
+	for len(t.ids) < p.blocksFor(slots) {
 		t.ids = append(t.ids, p.take())
 	}
 	for ; p.PrefixCaching && t.hashed < tokens/int32(p.BlockSize); t.hashed++ {

@@ -7,7 +7,7 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// Request is one LLM call inside an engine. The caller sets the fields up to History; the other exported fields are
+// Request is one LLM call inside an engine. The caller sets the fields up to Seed; the other exported fields are
 // results. A request belongs to one engine at a time.
 type Request struct {
 	// ID is the caller's.
@@ -22,6 +22,8 @@ type Request struct {
 	// History is the number of leading tokens that were computed before the run began: what a session had when the
 	// capture of it began. They become resident when the request is first tried.
 	History int32
+	// Seed is that of the draws by which the request's draft tokens are accepted.
+	Seed uint64
 
 	// Admitted is when the request was first scheduled.
 	Admitted time.Duration

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 
@@ -91,8 +90,7 @@ func (e *Engine) evacuate(r *Request, now time.Duration) {
 	if r.state == decoding {
 		r.computed = int32(r.base + e.kv.Step)
 		r.generated = r.computed - r.Input + 1
-		heap.Remove(&e.finish, r.heap)
-		e.leaveDecode(r)
+		e.stopDecode(r)
 		r.target = r.Input + r.generated
 		r.lastToken = max(r.lastToken, e.decoded)
 	} else {
@@ -151,7 +149,9 @@ func (e *Engine) launch(batch models.Batch) {
 	step := e.kv.Step
 	e.decodes = int64(batch.Decodes)
 	e.first, e.slope = e.cost.Base(batch), 0
-	if e.decodes > 0 {
+	if e.Speculation != nil {
+		e.first += e.cost.PerContext()*models.Fixed(e.verified.context) + e.cost.PerWindow()*models.Fixed(e.verified.windowed)
+	} else if e.decodes > 0 {
 		below := e.window.below(step)
 		e.first += e.cost.PerContext() * models.Fixed(e.baseSum+e.decodes*step)
 		e.slope = e.cost.PerContext() * models.Fixed(e.decodes)
@@ -162,7 +162,7 @@ func (e *Engine) launch(batch models.Batch) {
 	}
 	e.first = max(e.first, 1)
 	e.busy, e.steps = true, 1
-	if batch.Prefills > 0 || e.style.admits() {
+	if batch.Prefills > 0 || e.style.admits() || e.Speculation != nil {
 		return // after a preemption the next step admits again
 	}
 	e.steps = min(maxLeap, e.finish[0].last-step+1, e.window.until(step))
@@ -203,8 +203,7 @@ func (e *Engine) removeAborted() {
 		switch r.state {
 		case decoding:
 			tokens = int32(r.base + e.kv.Step)
-			heap.Remove(&e.finish, r.heap)
-			e.leaveDecode(r)
+			e.stopDecode(r)
 		case prefilling:
 			if e.partial == r {
 				e.partial = nil

@@ -36,7 +36,7 @@ func (e *Engine) useVLLM(kv kvcache.Options) error {
 }
 
 func (v *vllm) fits(input, output int32) bool {
-	tokens := int(input) + max(int(output)-1, 0)
+	tokens := int(input) + max(int(output)-1, 0) + v.Speculation.slots()
 	return (tokens+v.kv.BlockSize-1)/v.kv.BlockSize+int(v.StateBlocks) <= v.kv.Blocks
 }
 
@@ -50,20 +50,13 @@ func (v *vllm) spare() int        { return 0 }
 
 // fill fills one step: decodes, the request whose prompt is half computed, then waiting requests.
 func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
-	step := v.kv.Step + 1
-	need := int(v.needs[step%int64(len(v.needs))])
-	preempted := false
-	if need <= v.kv.Free() {
-		v.pool.Take(need)
-		v.kv.Step = step
-	} else {
-		preempted = v.crowdedDecodes(now, step)
-	}
-	batch := models.Batch{Decodes: len(v.finish)}
-	budget := v.MaxBatchedTokens - batch.Decodes
+	batch, preempted := v.decode(now)
+	budget := v.MaxBatchedTokens - batch.Decodes - batch.Drafts
 	if r := v.partial; r != nil {
 		chunk := min(r.target-r.computed, int32(budget))
-		if v.pool.Grow(&r.table, r.computed+chunk) {
+		if chunk == 0 { // drafts have taken the whole budget
+			r.chunk = 0
+		} else if v.pool.GrowAhead(&r.table, r.computed+chunk, r.computed+chunk+v.Speculation.lookahead()) {
 			budget -= v.addChunk(&batch, r, chunk)
 			v.blocked = false
 		} else { // it is the last running request, so it is its own victim
@@ -83,6 +76,22 @@ func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 		v.admit(now, &batch, budget)
 	}
 	return batch, preempted, nil
+}
+
+// decode puts a token of each decoding request into the step, and tells whether it has preempted any for that.
+func (v *vllm) decode(now time.Duration) (batch models.Batch, preempted bool) {
+	if v.Speculation != nil {
+		return v.speculate(now)
+	}
+	step := v.kv.Step + 1
+	need := int(v.needs[step%int64(len(v.needs))])
+	if need <= v.kv.Free() {
+		v.pool.Take(need)
+		v.kv.Step = step
+	} else {
+		preempted = v.crowdedDecodes(now, step)
+	}
+	return models.Batch{Decodes: len(v.finish)}, preempted
 }
 
 // crowdedDecodes gives decodes their blocks when there are too few, request by request in running order, preempting
@@ -122,11 +131,13 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 		r := v.waiting.head
 		v.warm(r)
 		cached := v.pool.Lookup(r.Path, r.target/size)
-		hits := min(cached, (r.target-1)/size) // the last token is always computed
+		found := min(cached, (r.target-1)/size) // the last token is always computed
+		hits := v.Speculation.usable(found)
 		chunk := min(r.target-hits*size, int32(budget))
 		tokens := hits*size + chunk
 		if !v.pool.Admit(&r.table, hits, tokens, v.reserve(r, tokens), v.StateBlocks) {
-			v.blocked = hits == (r.target-1)/size || !v.pool.Filling(r.Path, hits)
+			// With speculation, what fills blocks is in no list, and there are no leaps to cut short.
+			v.blocked = v.Speculation == nil && (found == (r.target-1)/size || !v.pool.Filling(r.Path, found))
 			v.evicted = v.kv.Evicted
 			return
 		}

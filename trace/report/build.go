@@ -22,6 +22,8 @@ type Input struct {
 	Workers   []Worker
 	KV        KV // without the figures that Build fills
 	Scheduler *Scheduler
+	// Speculation is nil without speculative decoding.
+	Speculation *Speculation
 	// Window is the measured part of the run.
 	Window Window
 	// End is when the run stopped, if that was later than the last end of a request.
@@ -77,6 +79,7 @@ func Build(in Input) *Run {
 		Workload:       in.Workload,
 		KV:             in.KV,
 		Scheduler:      in.Scheduler,
+		Speculation:    in.Speculation,
 		Workers:        in.Workers,
 		Warnings:       append([]string{}, in.Warnings...),
 		Approximations: append([]string{}, in.Approximations...),
