@@ -113,7 +113,7 @@ func (d *Deployment) drafterBytesPerGPU() int64 {
 // costDrafts sets the time of drafting: as many passes of the drafter as there are drafts, one after the other, on the
 // same GPUs (vllm/v1/spec_decode/eagle.py, propose). The first is for all tokens of the step, the others for one of each
 // sequence; each ends with the output head for one row of each sequence, reads the contexts and costs the host layer_us
-// for each layer, but nothing for requests or the step.
+// for each layer, but nothing for requests or the step. Other data ranks are taken to draft for as many tokens.
 func (d *Deployment) costDrafts(c *StepCost, profile *Profile) error {
 	of := d.drafter()
 	if of == nil {
@@ -135,6 +135,8 @@ func (c *StepCost) drafts(b Batch) Fixed {
 	if c.drafter == nil {
 		return 0
 	}
-	later := c.drafter.pass(Batch{Decodes: int(b.sequences())}, b.sequences())
-	return min(maxFixed, min(maxFixed, c.drafter.pass(b, b.sequences()))+scale(later, int64(c.passes-1)))
+	pass := func(b Batch) Fixed {
+		return min(maxFixed, c.drafter.own(b, b.sequences())+c.drafter.Shared(c.drafter.withOthers(b)))
+	}
+	return min(maxFixed, pass(b)+scale(pass(Batch{Decodes: int(b.sequences())}), int64(c.passes-1)))
 }

@@ -82,7 +82,7 @@ func TestDraftsPrice(t *testing.T) {
 		attention := term(plain, TermDecode, verify, context)
 		if of := d.drafter(); of != nil {
 			drafter := cost(t, *of, "physical")
-			us := func(b Batch) float64 { return float64(drafter.pass(b, 32)) / FixedPerNs / 1e3 }
+			us := func(b Batch) float64 { return float64(drafter.own(b, 32)) / FixedPerNs / 1e3 }
 			drafts = us(verify) + 2*us(Batch{Decodes: 32})
 			attention += 3 * (term(drafter, TermDecode, verify, context) - term(drafter, TermDecode, verify, 0))
 		}

@@ -188,8 +188,8 @@ func (r *Result) approximations() []string {
 	if r.Workload.ForkTokens > 0 {
 		a = append(a, fmt.Sprintf("behind forks of the prefix tree up to %d more prompt tokens may be shared than the hashes show", r.Workload.ForkTokens))
 	}
-	if p := r.Plan.Hardware.Parallelism; p.Data > 1 {
-		a = append(a, "data-parallel ranks step independently of each other")
+	if r.Plan.lockstep() {
+		a = append(a, "data-parallel ranks step together at the pace of the slowest, without padding the smaller batches")
 	}
 	return a
 }

@@ -57,6 +57,8 @@ type Options struct {
 	Async bool
 	// Speculation, when set, lets decodes verify draft tokens. Only vLLM's style has it.
 	Speculation *Speculation
+	// Lockstep makes the engine a rank of a Group, whose Start follows each Schedule and whose Align each other call.
+	Lockstep bool
 	// Worker numbers the engine in the history that engines share.
 	Worker int
 }
@@ -116,6 +118,7 @@ type Engine struct {
 	busy        bool
 	steps       int64
 	decodes     int64
+	tokens      int64 // of the first
 	start       time.Duration
 	frac        models.Fixed
 	first       models.Fixed
@@ -310,7 +313,9 @@ func (e *Engine) settle(now time.Duration) {
 		taken += int(e.needs[(e.kv.Step+1+i)%size])
 	}
 	e.cache.Take(taken)
-	e.kv.Step += e.steps - 1
+	if e.decodes > 0 { // else a rank that has nothing to do runs along
+		e.kv.Step += e.steps - 1
+	}
 	e.countGaps(now)
 	total := e.frac + e.span(e.steps)
 	e.frac = total % models.FixedPerNs

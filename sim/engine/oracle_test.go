@@ -23,6 +23,8 @@ type walker struct {
 	busy       bool
 	start, end time.Duration
 	frac       models.Fixed // of the end, beyond whole nanoseconds
+	own        models.Fixed // of the step, in lockstep: what the rank does by itself
+	tokens     int64        // of the step
 	ends       []time.Duration
 	stats      Stats
 	gaps       int64
@@ -149,12 +151,20 @@ func (o *walker) launch(used int) {
 		batch.PrefillPairs += n * (2*past + n)
 		batch.PrefillContext += past + n
 	}
-	step := o.cost.Base(batch) + o.cost.PerContext()*models.Fixed(context) + o.cost.PerWindow()*models.Fixed(windowed)
-	o.frac += max(1, step)
+	attention := o.cost.PerContext()*models.Fixed(context) + o.cost.PerWindow()*models.Fixed(windowed)
+	o.stats.PeakUsed = max(o.stats.PeakUsed, used)
+	o.busy, o.own, o.tokens = true, max(1, o.cost.Own(batch)+attention), batch.Tokens()
+	if !o.Lockstep {
+		o.takes(max(1, o.cost.Base(batch)+attention))
+	}
+}
+
+// takes sets the time of the step.
+func (o *walker) takes(step models.Fixed) {
+	o.busy = true
+	o.frac += step
 	o.start, o.end = o.end, o.end+time.Duration(o.frac/models.FixedPerNs)
 	o.frac %= models.FixedPerNs
-	o.busy = true
-	o.stats.PeakUsed = max(o.stats.PeakUsed, used)
 }
 
 // endStep emits the tokens of the step. After each prefill, chunk or token of a request that goes on it calls goesOn, and
@@ -234,11 +244,11 @@ type twin interface {
 
 func (o *walker) diary() *walker { return o }
 
-func newTwin(w *workload) twin {
+func newTwin(w *workload, cost *models.StepCost) twin {
 	if w.Style == SGLang {
-		return newSGLangOracle(w.Options, costs[w.cost], w.kv)
+		return newSGLangOracle(w.Options, cost, w.kv)
 	}
-	return newOracle(w.Options, costs[w.cost], w.kv)
+	return newOracle(w.Options, cost, w.kv)
 }
 
 // oracle is the twin of the styles of vLLM and TensorRT-LLM, on a pool of single blocks. It follows vLLM 0.19:

@@ -141,14 +141,18 @@ func (e *Engine) recomputeCost(without, with models.Batch, n, past, again int64)
 		without.PrefillPairs += n * (2*past + n)
 		without.PrefillContext += past + n
 	}
-	return max(0, e.cost.Base(with)-e.cost.Base(without))
+	return e.cost.Marginal(without, with)
 }
 
 // launch puts the scheduled step in flight, and with it as many further decode steps as cannot be told apart.
 func (e *Engine) launch(batch models.Batch) {
 	step := e.kv.Step
 	e.decodes = int64(batch.Decodes)
-	e.first, e.slope = e.cost.Base(batch), 0
+	e.tokens = batch.Tokens()
+	e.first, e.slope = e.cost.Own(batch), 0
+	if !e.Lockstep {
+		e.first += e.cost.Shared(e.tokens)
+	}
 	if e.Speculation != nil {
 		e.first += e.cost.PerContext()*models.Fixed(e.verified.context) + e.cost.PerWindow()*models.Fixed(e.verified.windowed)
 	} else if e.decodes > 0 {

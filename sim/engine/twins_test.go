@@ -177,7 +177,7 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 // compareTwins plays a workload on an engine and its twin, and on an engine whose leaps are cut.
 func compareTwins(w *workload, seed uint64) error {
 	cached := map[time.Duration]map[slot]bool{}
-	slow := newTwin(w)
+	slow := newTwin(w, costs[w.cost])
 	want, err := play(slow, w, nil, func(now time.Duration) error {
 		cached[now] = slow.resident()
 		return nil
@@ -407,7 +407,7 @@ func (w *workload) addRequests(r *rand.Rand, most, longest int32) {
 		w.requests = append(w.requests, a)
 	}
 	// Run it once to learn when steps end, and let things happen at just these times.
-	slow := newTwin(w)
+	slow := newTwin(w, costs[w.cost])
 	if _, err := play(slow, w, nil, func(time.Duration) error { return nil }); err != nil {
 		return
 	}
