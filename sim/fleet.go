@@ -67,7 +67,7 @@ func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engin
 	case "vllm":
 		o.ReserveFull = p.Engine.Admission == "full"
 		o.Async = p.Engine.AsyncScheduling
-		o.Speculation = p.speculation
+		o.Speculation, o.MaxBatchedTokens = p.speculation, p.stepTokens()
 		kv.FreeTailFirst = p.Engine.atLeast(24)
 	case "trtllm":
 		o.Style = engine.TRTLLM

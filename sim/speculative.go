@@ -68,6 +68,15 @@ func (a Acceptance) shares(n int) ([]float64, error) {
 // on tells whether there is speculative decoding.
 func (s *Speculative) on() bool { return s.Method != "" && s.Tokens > 0 }
 
+// stepTokens is the most tokens of a step of vLLM: a model that drafts by itself has one more token of each sequence to
+// compute, for which room is kept (max_num_new_slots_for_drafting in vllm/config/speculative.py).
+func (p *Plan) stepTokens() int {
+	if s := &p.Engine.Speculative; s.on() && models.DraftMethod(s.Method) == models.DraftModel {
+		return p.Engine.MaxNumBatchedTokens - p.Engine.MaxNumSeqs
+	}
+	return p.Engine.MaxNumBatchedTokens
+}
+
 // resolveSpeculative checks the settings of speculative decoding, looks up the drafting model and fills in what the engine
 // needs.
 func (p *Plan) resolveSpeculative() (models.Speculative, error) {
@@ -87,6 +96,10 @@ func (p *Plan) resolveSpeculative() (models.Speculative, error) {
 			return of, bad("engine.speculative.draft_model", "%v", err)
 		}
 		of.Draft = draft
+	}
+	if left := p.stepTokens(); left < p.Engine.MaxNumSeqs {
+		return of, bad("engine.max_num_batched_tokens", "%d leave %d for a step, as %s takes one of each of the %d sequences (engine.max_num_seqs): a step must have a token for every sequence",
+			p.Engine.MaxNumBatchedTokens, left, s.Method, p.Engine.MaxNumSeqs)
 	}
 	shares, err := s.Acceptance.shares(s.Tokens)
 	if err != nil {

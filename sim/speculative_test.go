@@ -58,6 +58,10 @@ func TestSpeculativeRefused(t *testing.T) {
 		{func(d *Deployment) { d.Engine.Speculative.Tokens = 65 }, "engine.speculative.tokens: 65 is out of range"},
 		{func(d *Deployment) { d.Engine.Kind = "sglang" }, "engine.speculative: simulated for engine.kind vllm, not for sglang"},
 		{func(d *Deployment) { d.Engine.Speculative.DraftModel = "no-such-model" }, "engine.speculative.draft_model"},
+		{func(d *Deployment) {
+			d.Engine.Speculative.Method, d.Engine.Speculative.DraftModel = "draft_model", "qwen3-8b"
+			d.Engine.MaxNumSeqs, d.Engine.MaxNumBatchedTokens = 512, 1023
+		}, "1023 leave 511 for a step"},
 	} {
 		d := drafting()
 		test.change(&d)
