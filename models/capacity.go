@@ -21,7 +21,7 @@ type Capacity struct {
 	LowBlocks  int `json:"low_blocks"`
 	HighBlocks int `json:"high_blocks"`
 
-	// KVBytesPerToken counts the layers whose KV grows with the context.
+	// KVBytesPerToken counts the layers whose KV grows with the context, those of a drafter included.
 	KVBytesPerToken int64 `json:"kv_bytes_per_token"`
 	// StateBytesPerSequence is the room of a sequence's full windows and recurrent states, to be charged to the pool
 	// as BlocksPerSequence blocks.
@@ -75,6 +75,9 @@ func (d *Deployment) capacity() Capacity {
 	c.Memory.KV = max(0, free)
 
 	c.KVBytesPerToken = int64(perStage(m.FullLayers(), p.Pipeline)) * m.kvBytesPerLayer(d.KV, p.Tensor)
+	if drafter := d.drafter(); drafter != nil {
+		c.KVBytesPerToken += int64(drafter.Model.FullLayers()) * drafter.Model.kvBytesPerLayer(d.KV, p.Tensor)
+	}
 	c.StateBytesPerSequence = stageShare(m.stateBytes(d.KV, p.Tensor), m.Layers, p.Pipeline)
 	blockBytes := int64(d.BlockSize) * c.KVBytesPerToken
 	blocks := func(kv int64) int { return int(max(0, kv) / blockBytes) }
@@ -115,7 +118,7 @@ func (d *Deployment) ropeBytes() int64 {
 	return BF16.bytes(int64(max(d.Model.MaxContext, d.MaxModelLen)) * int64(dim))
 }
 
-// WeightBytesPerGPU is the size of the weights on one GPU of the fullest pipeline stage, in bytes.
+// WeightBytesPerGPU is the size of the weights on one GPU of the fullest pipeline stage, in bytes, a drafter's included.
 func (d *Deployment) WeightBytesPerGPU() int64 {
 	full := d.WithDefaults()
 	m, p := full.Model, full.Parallelism
@@ -129,7 +132,7 @@ func (d *Deployment) WeightBytesPerGPU() int64 {
 		experts = experts / int64(m.Hidden) * roundUp(int64(m.Hidden), vllmMXFP4Tile)
 	}
 	return stageShare(m.layerBytes(s, full.Weights)+experts, m.Layers, p.Pipeline) +
-		BF16.bytes(vocabulary+m.VisionParams/int64(p.Tensor))
+		BF16.bytes(vocabulary+m.VisionParams/int64(p.Tensor)) + full.drafterBytesPerGPU()
 }
 
 // roundUp is the least multiple of unit that is not below n.

@@ -8,7 +8,8 @@ import (
 
 // Batch is the work of one engine step on one worker rank: at most 10^7 tokens and 10^14 pairs.
 type Batch struct {
-	Decodes        int   // sequences that generate one token
+	Decodes        int   // sequences that generate a token
+	Drafts         int   // draft tokens that they verify besides
 	Prefills       int   // sequences that compute prompt tokens
 	PrefillTokens  int   // prompt tokens computed, all sequences
 	PrefillPairs   int64 // query-key pairs of all prefill chunks, doubled to stay whole: Σ n·(2·past + n)
@@ -21,23 +22,31 @@ type Batch struct {
 //
 //	products = Σ layers: query-key-value, output, gate-up, down (latents with MLA; shared experts), each for T rows
 //	head     = output head for S rows, logits gathered over the tensor ranks, sampling
-//	experts  = Σ MoE layers: router, and the grouped products of the experts that T·data tokens touch:
-//	           E · (1 − (1 − k/E)^(T·data)) of the model's, in all
+//	experts  = Σ MoE layers: router, and the grouped products of the experts that A tokens touch, those of all data ranks:
+//	           E · (1 − (1 − k/E)^A) of the model's, in all
 //	small    = Σ layers: two norms, rotary embedding, activation
 //	prefill  = Σ layers: max(compute, KV read), for the pairs of full layers and of windows; with MLA also the product
 //	           that expands the latents of the past
 //	decode   = Σ layers: floor + per sequence and KV head + KV bytes of the contexts / rate
-//	links    = Σ layers: two all-reduces over the tensor ranks, or dispatch and combine of experts over all data ranks
+//	links    = Σ layers: two all-reduces over the tensor ranks; with data ranks, for experts, dispatch and combine of T
+//	           tokens or an all-reduce of A
+//	drafts   = with speculative decoding, the passes of the drafter; see Deployment.costDrafts
 //	host     = layer_us · layers + request_us · S + step_us + prefill_token_us · prefill tokens
 //	step     = linear · (products + head + experts + small) + prefill_attention · prefill + decode_attention · decode
-//	           + communication · links + host
+//	           + communication · links + drafts + host
 //
-// A step on a pipeline is one batch's way through all stages. With data parallelism the other ranks are taken to have
-// the same number of tokens. Every coefficient is rounded to fixed point once; the rest is integer arithmetic, so a step
+// The tokens that a sequence verifies are rows of all products, the output head's too; attention reads its context once
+// for all of them.
+//
+// A step on a pipeline is one batch's way through all stages. With data parallelism the ranks share the experts and step
+// together: Shared is what A decides, Own the rest. Base takes the other ranks to have the same number of tokens. Every
+// coefficient is rounded to fixed point once; the rest is integer arithmetic, so a step
 // costs the same everywhere. No term exceeds 2.4 hours: beyond that it saturates.
 type StepCost struct {
-	products, experts, small, links curve // by tokens
-	head                            curve // by sequences
+	products, router, small, links curve // by tokens
+	experts, sharedLinks           curve // by tokens of all data ranks
+	head                           curve // by sequences
+	ranks                          int   // data-parallel
 
 	pair, windowPair           rate // per doubled query-key pair, full and window layers
 	paddedKey, windowPaddedKey rate // per key that a chunk's padding sees
@@ -53,6 +62,9 @@ type StepCost struct {
 
 	perContext, perWindow Fixed
 	window                int
+
+	drafter *StepCost // of a pass of the drafter; nil when none drafts
+	passes  int
 
 	host             Fixed
 	hostRequest      rate
@@ -90,11 +102,11 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &StepCost{profile: profile, estimates: full.estimates(profile)}
+	c := &StepCost{profile: profile, estimates: full.estimates(profile), ranks: full.Parallelism.Data}
 	full.costTokens(c, ops, profile)
 	full.costPrefill(c, ops, profile)
 	full.costDecode(c, ops, profile)
-	c.links = newCurve(func(tokens float64) float64 { return profile.Communication * full.linksUs(ops, tokens) })
+	full.costLinks(c, ops, profile)
 	c.host = newFixed(profile.LayerUs*1e3*float64(full.Model.Layers) + float64(profile.StepUs*1e3))
 	c.hostRequest = newRate(profile.RequestUs * 1e3)
 	if !full.AsyncScheduling() {
@@ -104,7 +116,7 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 	c.admission = newFixed(profile.AdmissionUs * 1e3).Duration()
 	c.admissionToken = newRate(profile.PromptTokenUs * 1e3)
 	c.outputToken = newFixed(profile.OutputTokenUs * 1e3).Duration()
-	return c, nil
+	return c, full.costDrafts(c, profile)
 }
 
 // FixedSteps is a constant step time: prefill when the step computes prompt tokens, plus decode when it generates any.
@@ -128,6 +140,9 @@ func (d *Deployment) estimates(profile *Profile) []string {
 	if d.Model.MLA.KVRank > 0 || d.Model.Linear.Layers > 0 || d.Model.Window.Layers > 0 {
 		why = append(why, "profile "+profile.Name+" was fitted to grouped-query attention, not to "+d.Model.Attention())
 	}
+	if d.Speculative.Method != "" {
+		why = append(why, "no profile was fitted with speculative decoding: its steps are priced by the sizes of what drafts and verifies; a look-up of n-grams takes no time")
+	}
 	if d.Parallelism.Pipeline > 1 || d.Parallelism.Data > 1 || d.Parallelism.Tensor > 8 {
 		why = append(why, "pipeline and data parallelism, and tensor parallelism beyond 8, were not checked")
 	}
@@ -137,14 +152,52 @@ func (d *Deployment) estimates(profile *Profile) []string {
 // Base is the time of a step without what depends on the contexts of its decodes: add PerContext times their sum, and
 // PerWindow times the sum of what lies in their windows. It grows with every field of the batch; no tokens take no time.
 func (c *StepCost) Base(b Batch) Fixed {
-	tokens, sequences := int64(b.Decodes)+int64(b.PrefillTokens), int64(b.Decodes)+int64(b.Prefills)
+	if b.Tokens() <= 0 {
+		return 0
+	}
+	return c.Own(b) + c.Shared(c.withOthers(b))
+}
+
+// Own is the part of Base that a data rank does by itself.
+func (c *StepCost) Own(b Batch) Fixed {
+	if b.Tokens() <= 0 {
+		return 0
+	}
+	return c.own(b, b.sequences()+int64(b.Drafts)) + c.drafts(b) + c.constant(b)
+}
+
+// Shared is the time of what the data ranks of a worker do together, for so many tokens of all of them; 0 for none.
+func (c *StepCost) Shared(tokens int64) Fixed {
 	if tokens <= 0 {
 		return 0
 	}
 	at := pointAt(tokens)
-	sum := c.products.duration(at) + c.experts.duration(at) + c.small.duration(at) + c.links.duration(at)
-	sum += c.head.duration(pointAt(sequences)) + c.state.times(sequences)
-	return sum + c.prefill(b) + c.decode(b) + c.hostTime(b) + c.constant(b)
+	return c.experts.duration(at) + c.sharedLinks.duration(at)
+}
+
+// Marginal is how much longer a step takes with one batch than with another, 0 or more, while the other data ranks go on
+// with as many tokens as the latter has.
+func (c *StepCost) Marginal(without, with Batch) Fixed {
+	others := c.withOthers(without) - without.Tokens()
+	return max(0, c.Own(with)-c.Own(without)+c.Shared(others+with.Tokens())-c.Shared(others+without.Tokens()))
+}
+
+// withOthers is the tokens of all data ranks when each has as many as the batch.
+func (c *StepCost) withOthers(b Batch) int64 { return b.Tokens() * int64(max(1, c.ranks)) }
+
+// Tokens is the number of tokens that the batch computes.
+func (b *Batch) Tokens() int64 {
+	return int64(b.Decodes) + int64(b.Drafts) + int64(b.PrefillTokens)
+}
+
+func (b *Batch) sequences() int64 { return int64(b.Decodes) + int64(b.Prefills) }
+
+// own is a data rank's part of one pass through the layers, and through the output head for so many rows.
+func (c *StepCost) own(b Batch, rows int64) Fixed {
+	at := pointAt(b.Tokens())
+	sum := c.products.duration(at) + c.router.duration(at) + c.small.duration(at) + c.links.duration(at)
+	sum += c.head.duration(pointAt(rows)) + c.state.times(b.sequences())
+	return sum + c.prefill(b) + c.decode(b) + c.hostTime(b)
 }
 
 // prefill is the time of prefill attention.
@@ -175,8 +228,7 @@ func (c *StepCost) decode(b Batch) Fixed {
 }
 
 func (c *StepCost) hostTime(b Batch) Fixed {
-	sequences := int64(b.Decodes) + int64(b.Prefills)
-	return min(maxFixed, c.host+c.hostRequest.times(sequences)+c.hostPrefillToken.times(int64(b.PrefillTokens)))
+	return min(maxFixed, c.host+c.hostRequest.times(b.sequences())+c.hostPrefillToken.times(int64(b.PrefillTokens)))
 }
 
 func (c *StepCost) constant(b Batch) (time Fixed) {
@@ -214,6 +266,7 @@ const (
 	TermDecode   = "decode attention" // with the floor of attention kernels, which every step pays
 	TermState    = "recurrent state"
 	TermLinks    = "communication"
+	TermDrafts   = "drafts"
 	TermHost     = "host"
 	TermConstant = "constant"
 )
@@ -227,24 +280,24 @@ type Term struct {
 // Terms splits the time of a step for people to read. context is the sum of the decodes' contexts, windowed that of
 // min(context, window), in tokens. Terms of no time are left out; each is rounded to the nanosecond.
 func (c *StepCost) Terms(b Batch, context, windowed int64) []Term {
-	tokens, sequences := int64(b.Decodes)+int64(b.PrefillTokens), int64(b.Decodes)+int64(b.Prefills)
-	if tokens <= 0 {
+	if b.Tokens() <= 0 {
 		return nil
 	}
-	at := pointAt(tokens)
+	at, all := pointAt(b.Tokens()), pointAt(c.withOthers(b))
 	var terms []Term
 	for _, t := range []struct {
 		name string
 		time Fixed
 	}{
 		{TermProducts, c.products.duration(at)},
-		{TermExperts, c.experts.duration(at)},
-		{TermHead, c.head.duration(pointAt(sequences))},
+		{TermExperts, c.router.duration(at) + c.experts.duration(all)},
+		{TermHead, c.head.duration(pointAt(b.sequences() + int64(b.Drafts)))},
 		{TermSmall, c.small.duration(at)},
 		{TermPrefill, c.prefill(b)},
 		{TermDecode, min(maxFixed, c.decode(b)+scale(c.perContext, context)+scale(c.perWindow, windowed))},
-		{TermState, c.state.times(sequences)},
-		{TermLinks, c.links.duration(at)},
+		{TermState, c.state.times(b.sequences())},
+		{TermLinks, c.links.duration(at) + c.sharedLinks.duration(all)},
+		{TermDrafts, c.drafts(b)},
 		{TermHost, c.hostTime(b)},
 		{TermConstant, c.constant(b)},
 	} {

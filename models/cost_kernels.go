@@ -22,6 +22,7 @@ func (d *Deployment) products() []product {
 			list = append(list, product{layers, n, k, weights})
 		}
 	}
+	add(m.joined, m.Hidden, m.joined*m.Hidden, BF16)
 	softmax, heads := m.Layers-m.Linear.Layers, m.Heads/t
 	if a := m.MLA; a.KVRank > 0 {
 		latent := a.KVRank + a.RopeDim
@@ -76,7 +77,9 @@ func (d *Deployment) costTokens(c *StepCost, ops *Ops, profile *Profile) {
 	})
 
 	if layers := m.MoELayers(); layers > 0 {
-		c.experts = newCurve(func(tokens float64) float64 { return profile.Linear * float64(layers) * d.expertsUs(ops, tokens) })
+		factor := profile.Linear * float64(layers)
+		c.router = newCurve(func(tokens float64) float64 { return factor * d.routerUs(ops, tokens) })
+		c.experts = newCurve(func(tokens float64) float64 { return factor * d.expertsUs(ops, tokens) })
 	}
 
 	// Norms read and write the residual and the layer's input; rotary embedding passes over queries and keys, the
@@ -98,15 +101,18 @@ func (d *Deployment) costTokens(c *StepCost, ops *Ops, profile *Profile) {
 // logitBytes is what sampling reads and writes per logit (vLLM: conversion to fp32, softmax, exponential noise, choice).
 const logitBytes = 12
 
-// expertsUs is the time of one MoE layer's router and routed experts, when each data rank brings so many tokens. Each
-// token picks experts at random, and every GPU has an even share of them.
+// routerUs is the time of one MoE layer's choice of experts.
+func (d *Deployment) routerUs(ops *Ops, tokens float64) float64 {
+	return ops.productUs(d.GPU, BF16, tokens, float64(d.Model.MoE.Experts), float64(d.Model.Hidden)) + ops.Small.FloorUs
+}
+
+// expertsUs is the time of one MoE layer's routed experts for so many tokens of all data ranks. Each token picks experts at
+// random, and every GPU has an even share of them.
 func (d *Deployment) expertsUs(ops *Ops, tokens float64) float64 {
 	m, p := d.Model.MoE, d.Parallelism
-	router := ops.productUs(d.GPU, BF16, tokens, float64(m.Experts), float64(d.Model.Hidden)) + ops.Small.FloorUs
-	tokens *= float64(p.Data)
 	touched := float64(m.Experts) * expertCoverage(m, tokens) / float64(p.Expert)
 	columns := float64(m.FFN) / float64(p.Tensor*p.Data/p.Expert)
-	return router + ops.expertsUs(d.GPU, d.Weights, tokens*float64(m.Active), 1/float64(p.Expert), touched, float64(d.Model.Hidden), columns)
+	return ops.expertsUs(d.GPU, d.Weights, tokens*float64(m.Active), 1/float64(p.Expert), touched, float64(d.Model.Hidden), columns)
 }
 
 // costPrefill sets the terms of prompt chunks.
@@ -136,48 +142,60 @@ func (d *Deployment) costPrefill(c *StepCost, ops *Ops, profile *Profile) {
 	c.keyRead = newRate(factor * readUs / ops.decode(d.KV).TBs)
 }
 
-// costDecode sets the terms of single tokens and of recurrent states.
+// costDecode sets the terms of decodes and of recurrent states. A sequence's context is read once however many of its
+// tokens are verified, and multiplied with the queries of all of them, whichever takes longer.
 func (d *Deployment) costDecode(c *StepCost, ops *Ops, profile *Profile) {
 	m, t := d.Model, d.Parallelism.Tensor
 	factor := profile.DecodeAttention * 1e3 // to ns
 	full, window := float64(m.FullLayers()), float64(m.Window.Layers)
-	bytes := float64(m.kvBytesPerLayer(d.KV, t))
+	bytes, rows := float64(m.kvBytesPerLayer(d.KV, t)), float64(1+d.Speculative.Tokens)
 	if a := m.MLA; a.KVRank > 0 {
 		k, heads := ops.mla(d.KV), float64(m.Heads/t)
 		c.floor = newFixed(factor * full * k.FloorUs)
 		c.sequence = newRate(factor * full * heads * k.UnitNs * 1e-3)
-		read, compute := bytes/(k.TBs*1e6), heads*2*float64(2*a.KVRank+a.RopeDim)/(k.DecodeTFLOPS*1e6)
+		read, compute := bytes/(k.TBs*1e6), rows*heads*2*float64(2*a.KVRank+a.RopeDim)/(k.DecodeTFLOPS*1e6)
 		c.perContext = newFixed(factor * full * max(read, compute))
 	} else {
 		k := ops.decode(d.KV)
 		c.floor = newFixed(factor * (full + window) * k.FloorUs)
 		c.sequence = newRate(factor * (full + window) * float64(d.kvHeads()) * k.UnitNs * 1e-3)
-		c.perContext = newFixed(factor * full * bytes / (k.TBs * 1e6))
-		c.perWindow = newFixed(factor * window * bytes / (k.TBs * 1e6))
+		us := bytes / (k.TBs * 1e6)
+		if rows > 1 {
+			us = max(us, rows*float64(m.Heads/t)*4*float64(m.HeadDim)/(ops.prefill(d.KV).TFLOPS*1e6))
+		}
+		c.perContext, c.perWindow = newFixed(factor*full*us), newFixed(factor*window*us)
 		c.window = m.Window.Tokens
 	}
 	linear := Model{Linear: m.Linear}
 	c.state = newRate(factor * 2 * float64(linear.stateBytes(d.KV, t)) / (ops.Small.TBs * 1e6))
 }
 
-// linksUs is the time of communication in a step: after attention and after the FFN of each layer an all-reduce over
-// the tensor ranks; with data parallelism, experts get and return their tokens by all-to-alls, or by all-reduces of all
-// ranks' tokens where each expert is split over all of them; between pipeline stages a transfer.
-func (d *Deployment) linksUs(ops *Ops, tokens float64) float64 {
+// costLinks sets the terms of communication: after attention and after the FFN of each layer an all-reduce over the tensor
+// ranks; with data parallelism, experts get and return their tokens by all-to-alls, which last as long as the rank with the
+// most tokens needs, or by all-reduces of all ranks' tokens where each expert is split over all of them; between pipeline
+// stages a transfer.
+func (d *Deployment) costLinks(c *StepCost, ops *Ops, profile *Profile) {
 	m, p := d.Model, d.Parallelism
-	bytes := tokens * float64(m.Hidden) * 2
-	us := float64(2*m.Layers-m.MoELayers()) * d.allReduceUs(ops, p.Tensor, bytes)
-	if moe := float64(m.MoELayers()); moe > 0 {
+	moe, size := float64(m.MoELayers()), float64(m.Hidden)*2
+	apart := p.Data > 1 && moe > 0 // experts are not where the tokens are
+	c.links = newCurve(func(tokens float64) float64 {
+		us := float64(2*m.Layers-m.MoELayers()) * d.allReduceUs(ops, p.Tensor, tokens*size)
 		switch {
-		case p.Data > 1 && p.Expert > 1:
+		case !apart:
+			us += moe * d.allReduceUs(ops, p.Tensor, tokens*size)
+		case p.Expert > 1:
 			copies := float64(min(m.MoE.Active, p.Expert)) / float64(p.Tensor)
-			us += moe * 2 * d.collectiveUs(&ops.AllToAll, p.Tensor*p.Data, bytes*copies, 1)
-		default:
-			us += moe * d.allReduceUs(ops, p.Tensor*p.Data, bytes*float64(p.Data))
+			us += moe * 2 * d.collectiveUs(&ops.AllToAll, p.Tensor*p.Data, tokens*size*copies, 1)
 		}
+		const hopUs = 10 // aiconfigurator's point-to-point latency
+		us += float64(p.Pipeline-1) * (hopUs + tokens*size/(d.GPU.slowestLink(p.GPUs())*1e3))
+		return profile.Communication * us
+	})
+	if apart && p.Expert == 1 {
+		c.sharedLinks = newCurve(func(tokens float64) float64 {
+			return profile.Communication * moe * d.allReduceUs(ops, p.Tensor*p.Data, tokens*size)
+		})
 	}
-	const hopUs = 10 // aiconfigurator's point-to-point latency
-	return us + float64(p.Pipeline-1)*(hopUs+bytes/(d.GPU.slowestLink(p.GPUs())*1e3))
 }
 
 // allReduceUs is the time to add up a buffer over n GPUs: by the engine's own kernels on up to 8 linked GPUs, else NCCL.

@@ -125,8 +125,9 @@ func TestExpertsByHand(t *testing.T) {
 	}{{1, 1, 0.643926 * 128, 384}, {2, 0.5, 0.643926 * 64, 768}} {
 		d := Deployment{Model: lookup(t, "qwen3-30b-a3b"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Tensor: 2, Expert: s.expert}}
 		c := cost(t, d, "physical")
-		want := 48 * (router + o.MoEBF16.Us(16*8, s.share, s.touched, 2048, s.columns, 2))
-		wantUs(t, fmt.Sprintf("experts over %d GPUs", s.expert), c.experts.duration(pointAt(16)), want)
+		want := 48 * o.MoEBF16.Us(16*8, s.share, s.touched, 2048, s.columns, 2)
+		wantUs(t, fmt.Sprintf("experts over %d GPUs", s.expert), c.Shared(16), want)
+		wantUs(t, "the choice of experts", c.router.duration(pointAt(16)), 48*router)
 		// Two all-reduces of 16·2048·2 bytes per layer, whichever way experts are spread.
 		wantUs(t, "communication", c.links.duration(pointAt(16)), 96*o.AllReduce.Two.Us(65_536))
 		if why := c.Estimates(); len(why) != 1 || !strings.Contains(why[0], "experts") {
@@ -166,11 +167,13 @@ func TestLinksByHand(t *testing.T) {
 		{"experts and data", "qwen3-30b-a3b", Parallelism{Data: 4, Expert: 4}, 48 * 2 * o.AllToAll.Four.Us(4*64*2048*2)},
 		// Experts split over all: an all-reduce of all ranks' tokens.
 		{"data alone", "qwen3-30b-a3b", Parallelism{Data: 4}, 48 * o.AllReduce.Four.Us(4*64*2048*2)},
+		{"data alone, dense", "llama-3.1-8b", Parallelism{Data: 4}, 0},
 		// 16 GPUs are two nodes: NCCL's floor for 8 by 4/3, twice 15/16 of the bytes at 50 GB/s.
 		{"two nodes", "llama-3.1-8b", Parallelism{Tensor: 16}, 64 * (o.NCCLAllReduce.Eight.FloorUs*4/3 + 2*64*4096*2*15/16/50e3)},
 	} {
 		c := cost(t, Deployment{Model: lookup(t, s.model), GPU: gpu(t, "h100-sxm"), Parallelism: s.p}, "physical")
-		wantUs(t, s.name, c.links.duration(pointAt(64)), s.want)
+		data := int64(max(1, s.p.Data))
+		wantUs(t, s.name, c.links.duration(pointAt(64))+c.sharedLinks.duration(pointAt(64*data)), s.want)
 	}
 }
 
@@ -218,6 +221,7 @@ func us(f Fixed) float64 { return float64(f) / FixedPerNs / 1e3 }
 func batch(t *rapid.T) Batch {
 	return Batch{
 		Decodes:        rapid.IntRange(0, 2000).Draw(t, "decodes"),
+		Drafts:         rapid.IntRange(0, 10_000).Draw(t, "drafts"),
 		Prefills:       rapid.IntRange(0, 2000).Draw(t, "prefills"),
 		PrefillTokens:  rapid.IntRange(0, 10_000_000).Draw(t, "prefill tokens"),
 		PrefillPairs:   rapid.Int64Range(0, 1e14).Draw(t, "pairs"),
@@ -234,7 +238,9 @@ func deployments(t testing.TB) map[string]Deployment {
 		"data":     {Model: lookup(t, "deepseek-v3"), GPU: gpu(t, "gb200-nvl72"), Weights: NVFP4, Parallelism: Parallelism{Tensor: 1, Data: 16, Expert: 16}},
 		"linear":   {Model: lookup(t, "qwen3-next-80b-a3b"), GPU: gpu(t, "b200-sxm"), Parallelism: Parallelism{Tensor: 2}},
 		"pipeline": {Model: lookup(t, "llama-3.1-70b"), GPU: gpu(t, "l40s"), Parallelism: Parallelism{Tensor: 2, Pipeline: 8}},
-		"wide":     {Model: lookup(t, "qwen3-coder-480b-a35b"), GPU: gpu(t, "mi300x"), Parallelism: Parallelism{Tensor: 16, Expert: 16}},
+		"mtp": {Model: lookup(t, "deepseek-v3"), GPU: gpu(t, "h200-sxm"), Parallelism: Parallelism{Tensor: 2, Data: 4, Expert: 8},
+			Speculative: Speculative{Method: DraftMTP, Tokens: 3}},
+		"wide": {Model: lookup(t, "qwen3-coder-480b-a35b"), GPU: gpu(t, "mi300x"), Parallelism: Parallelism{Tensor: 16, Expert: 16}},
 	}
 }
 
@@ -249,6 +255,7 @@ func TestBaseIsMonotone(t *testing.T) {
 			}
 			for _, add := range []func(*Batch){
 				func(b *Batch) { b.Decodes += more.Decodes },
+				func(b *Batch) { b.Drafts += more.Drafts },
 				func(b *Batch) { b.Prefills += more.Prefills },
 				func(b *Batch) { b.PrefillTokens += more.PrefillTokens },
 				func(b *Batch) { b.PrefillPairs += more.PrefillPairs },
@@ -261,6 +268,24 @@ func TestBaseIsMonotone(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnevenRanks: of two data ranks with 10 and 90 tokens, the experts see 100; Base takes either to be one of two alike.
+func TestUnevenRanks(t *testing.T) {
+	d := Deployment{Model: lookup(t, "qwen3-30b-a3b"), GPU: gpu(t, "h100-sxm"), Parallelism: Parallelism{Data: 2}}
+	c := cost(t, d, "h100-vllm")
+	few, many := Batch{Decodes: 10}, Batch{Decodes: 90}
+	step := max(c.Own(few), c.Own(many)) + c.Shared(100)
+	if step <= c.Base(Batch{Decodes: 50}) || step >= c.Base(many) {
+		t.Errorf("10 and 90 tokens take %d, twice 50 %d, twice 90 %d", step, c.Base(Batch{Decodes: 50}), c.Base(many))
+	}
+	if got, want := c.Marginal(few, Batch{Decodes: 20}), c.Own(Batch{Decodes: 20})-c.Own(few)+c.Shared(30)-c.Shared(20); got != want || got <= 0 {
+		t.Errorf("10 tokens more on one rank take %d, want %d", got, want)
+	}
+	alone := cost(t, Deployment{Model: d.Model, GPU: d.GPU}, "h100-vllm")
+	if got, want := alone.Marginal(few, many), alone.Base(many)-alone.Base(few); got != want {
+		t.Errorf("without data parallelism 80 more tokens take %d, want %d", got, want)
 	}
 }
 

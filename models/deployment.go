@@ -34,6 +34,9 @@ type Deployment struct {
 	// 0.9, and 0.92 from version 0.22), SGLang's mem_fraction_static, the share for weights and KV (default: its rule),
 	// or TensorRT-LLM's free_gpu_memory_fraction, the share for KV of what weights and activations leave (default 0.9).
 	MemoryUtilization float64
+
+	// Speculative is speculative decoding; zero: none.
+	Speculative Speculative
 }
 
 // The engines that a Deployment can have.
@@ -166,6 +169,12 @@ func (d *Deployment) validate() error {
 	if err := d.KV.checkKV("dtype.kv"); err != nil {
 		return err
 	}
+	if err := d.Speculative.validate(); err != nil {
+		return err
+	}
+	if d.drafter() != nil && p.Pipeline > 1 {
+		return fmt.Errorf("engine.speculative: a drafter on pipeline stages (parallelism.pipeline %d) is not simulated", p.Pipeline)
+	}
 	if d.Engine == EngineVLLM {
 		if _, _, err := parseVersion(d.EngineVersion); err != nil {
 			return err
@@ -209,13 +218,15 @@ func (d *Deployment) validateSplit() error {
 }
 
 // AsyncScheduling tells whether the engine schedules a step while the one before it runs: the default of vLLM from
-// 0.14 on (release notes of v0.14.0), and of the others.
+// 0.14 on (release notes of v0.14.0), and of the others. vLLM turns it off where drafts are made by other means than
+// EAGLE or MTP (vllm/config/vllm.py, version 0.19).
 func (d *Deployment) AsyncScheduling() bool {
 	full := d.WithDefaults()
 	if full.Engine == EngineVLLM && d.Async != nil {
 		return *d.Async
 	}
-	return full.Engine != EngineVLLM || full.versionFrom(14)
+	hidden := d.Speculative.Method == "" || d.Speculative.Method.Hidden()
+	return full.Engine != EngineVLLM || full.versionFrom(14) && hidden
 }
 
 // parseVersion reads "0.19", "0.19.1" or "v0.19".

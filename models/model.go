@@ -48,6 +48,10 @@ type Model struct {
 	MoE    MoE    `yaml:"moe"`    // zero: every layer is dense
 	Window Window `yaml:"window"` // zero: no sliding windows
 	Linear Linear `yaml:"linear"` // zero: no linear attention
+
+	// joined is the number of hidden vectors that a product joins into the input, before the first layer: those of a
+	// drafter.
+	joined int
 }
 
 // MLA is multi-head latent attention, as in DeepSeek-V3: KV entries are one latent vector per token and layer.

@@ -5,7 +5,7 @@ package models
 type shard struct {
 	attention int64 // projections of full, window and linear attention
 	ffn       int64 // dense FFNs and shared experts
-	router    int64
+	router    int64 // and what joins a drafter's inputs: whole on every rank, in bf16
 	experts   int64 // all routed experts
 	embedding int64 // one of the two vocabulary matrices
 }
@@ -20,7 +20,7 @@ func (m *Model) shard(tensor, group int) shard {
 	return shard{
 		attention: int64(m.Layers-m.Linear.Layers)*m.attentionParams(tensor) + int64(m.Linear.Layers)*m.linearParams(tensor),
 		ffn:       3 * d * (dense*int64(m.FFN) + moe*int64(m.MoE.SharedFFN)) / t,
-		router:    moe * d * int64(m.MoE.Experts),
+		router:    moe*d*int64(m.MoE.Experts) + int64(m.joined)*d*d,
 		experts:   moe * int64(m.MoE.Experts) * m.expertParams() / int64(group),
 		embedding: (d*int64(m.Vocab) + t - 1) / t,
 	}

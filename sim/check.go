@@ -16,6 +16,11 @@ func (r *run) check() error {
 			return fmt.Errorf("worker %d at %v: %w: %w", i, r.now, errConservation, err)
 		}
 	}
+	for i, g := range r.groups {
+		if err := g.Check(); err != nil {
+			return fmt.Errorf("worker %d at %v: %w: %w", i, r.now, errConservation, err)
+		}
+	}
 	running := r.kept()
 	for _, e := range r.engines {
 		running += e.Waiting() + e.Running()

@@ -6,6 +6,7 @@ import (
 	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/hash"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -94,6 +95,7 @@ func (r *run) prepare(l *live, c *trace.Call) {
 	}
 	l.Path = r.path(c, copy, l.Path[:0])
 	l.Input, l.Output = c.Input, c.Output
+	l.Seed = hash.Combine(p.Seed, uint64(l.inst.copy)<<32|uint64(l.call))
 	l.MaxOutput = int32(min(p.Client.MaxTokens, p.MaxModelLen-int(c.Input)))
 	if p.Deployment.Workload.WarmStart {
 		l.History = l.inst.history(l.call, c)

@@ -84,6 +84,8 @@ type Engine struct {
 	Admission string `yaml:"admission"`
 	// KVBlocks is "auto", a number, or "x0.5": that multiple of what auto gives.
 	KVBlocks string `yaml:"kv_blocks"`
+	// Speculative is speculative decoding.
+	Speculative Speculative `yaml:"speculative"`
 }
 
 // Router chooses workers. Frontends are independent routers; a session stays on one.
@@ -298,6 +300,7 @@ func (d *Deployment) check() error {
 		{"engine.max_num_seqs", d.Engine.MaxNumSeqs, 1, 1 << 16},
 		{"engine.max_num_batched_tokens", d.Engine.MaxNumBatchedTokens, 1, 1 << 20},
 		{"engine.max_model_len", d.Engine.MaxModelLen, 0, 1 << 28},
+		{"engine.speculative.tokens", d.Engine.Speculative.Tokens, 0, 64},
 		{"router.frontends", d.Router.Frontends, 1, 1024},
 		{"load.concurrency", d.Load.Concurrency, 0, 1 << 24},
 		{"load.programs", d.Load.Programs, 0, 1 << 28},

@@ -13,6 +13,7 @@ import (
 type fleet struct {
 	plan    *Plan
 	engines []*engine.Engine
+	groups  []*engine.Group // of each worker's ranks, where these step together
 	history *engine.History
 	due     timetable
 	// dirty are the engines to schedule at the present instant.
@@ -34,19 +35,29 @@ func newFleet(p *Plan, nodes int, events bool) (*fleet, error) {
 		}
 		f.engines = append(f.engines, e)
 	}
+	if p.lockstep() {
+		for ranks := range slices.Chunk(f.engines, p.Parallelism.Data) {
+			f.groups = append(f.groups, engine.NewGroup(ranks, p.Parallelism.Data))
+		}
+	}
 	f.due = newTimetable(p.Ranks)
 	return f, nil
 }
+
+// lockstep tells whether the data-parallel ranks of a worker step together: they share experts. Those of a dense model are
+// independent engines.
+func (p *Plan) lockstep() bool { return p.Parallelism.Data > 1 && p.Hardware.Model.MoELayers() > 0 }
 
 // newEngine builds the engine of a rank.
 func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engine.Engine, error) {
 	kv := kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks, PrefixCaching: p.Engine.PrefixCaching, Events: events}
 	o := engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
-		StateBlocks: p.StateBlocks, Ranked: p.ranked(), Groups: p.groups(), Worker: rank}
+		StateBlocks: p.StateBlocks, Ranked: p.ranked(), Groups: p.groups(), Worker: rank, Lockstep: p.lockstep()}
 	switch p.Engine.Kind {
 	case "vllm":
 		o.ReserveFull = p.Engine.Admission == "full"
 		o.Async = p.Async
+		o.Speculation, o.MaxBatchedTokens = p.speculation, p.stepTokens()
 		kv.FreeTailFirst = p.Engine.atLeast(24)
 	case "trtllm":
 		o.Style = engine.TRTLLM
@@ -80,14 +91,23 @@ func (p *Plan) groups() int {
 	return p.Router.Frontends
 }
 
-// touch notes that an engine got or lost a request at now, and schedules it at this instant if it is at a step
-// boundary.
+// touch notes that an engine got or lost a request at now, and schedules it, with its group, at this instant if it is at a
+// step boundary.
 func (f *fleet) touch(worker int, now time.Duration) {
-	next := f.engines[worker].Next()
-	if next == engine.Never || next == now {
-		f.mark(worker)
+	from, to := worker, worker+1
+	if f.groups != nil {
+		size := f.plan.Parallelism.Data
+		f.groups[worker/size].Align()
+		from = worker - worker%size
+		to = min(from+size, len(f.engines))
 	}
-	f.due.set(worker, next)
+	for i := from; i < to; i++ {
+		next := f.engines[i].Next()
+		if next == engine.Never || next == now {
+			f.mark(i)
+		}
+		f.due.set(i, next)
+	}
 }
 
 func (f *fleet) mark(worker int) {
@@ -97,7 +117,7 @@ func (f *fleet) mark(worker int) {
 	}
 }
 
-// schedule starts the next steps of all dirty engines, in order of worker.
+// schedule starts the next steps of all dirty engines, in order of worker. All ranks of a group are dirty, or none.
 func (f *fleet) schedule(now time.Duration, each func([]engine.Outcome)) error {
 	slices.Sort(f.dirty)
 	for _, w := range f.dirty {
@@ -107,6 +127,11 @@ func (f *fleet) schedule(now time.Duration, each func([]engine.Outcome)) error {
 			return err
 		}
 		each(outcomes)
+		if size := f.plan.Parallelism.Data; f.groups != nil && ((w+1)%size == 0 || w+1 == len(f.engines)) {
+			f.groups[w/size].Start()
+		}
+	}
+	for _, w := range f.dirty {
 		f.due.set(w, f.engines[w].Next())
 	}
 	f.dirty = f.dirty[:0]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/router/thunderagent"
+	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -32,8 +33,9 @@ type Plan struct {
 	maxGap, humanCap time.Duration // -1: none
 	// scheduler is the settings of the program scheduler, nil for none; patience is how many of its ticks in a row find
 	// nothing else to come before what it holds is given up.
-	scheduler *thunderagent.Settings
-	patience  int
+	scheduler   *thunderagent.Settings
+	patience    int
+	speculation *engine.Speculation
 }
 
 // Resolve looks up, computes and checks everything that a run of the deployment needs. Errors are ConfigErrors or name
@@ -103,8 +105,12 @@ func (p *Plan) resolveHardware() error {
 	if err != nil {
 		return bad("gpu", "%v", err)
 	}
+	speculative, err := p.resolveSpeculative()
+	if err != nil {
+		return err
+	}
 	h := models.Deployment{
-		Model: model, GPU: gpu,
+		Model: model, GPU: gpu, Speculative: speculative,
 		Parallelism: models.Parallelism{Tensor: p.Parallelism.Tensor, Pipeline: p.Parallelism.Pipeline,
 			Data: p.Parallelism.Data, Expert: p.Parallelism.Expert},
 		Weights: models.DType(p.DType.Weights), KV: models.DType(p.DType.KV),

@@ -27,6 +27,7 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		Cost:           r.cost(),
 		KV:             r.kv(),
 		Scheduler:      r.scheduler(),
+		Speculation:    r.speculation(),
 		Warnings:       r.warnings(),
 		Approximations: r.approximations(),
 	}
@@ -122,6 +123,24 @@ func (r *Result) kv() report.KV {
 	return kv
 }
 
+// speculation sums up the draft tokens of all workers in the measured window.
+func (r *Result) speculation() *report.Speculation {
+	if r.Plan.speculation == nil {
+		return nil
+	}
+	sum := new(report.Speculation)
+	for i := range r.Engines {
+		d := &r.Engines[i].Drafts
+		sum.Steps += d.Steps
+		sum.DraftTokens += d.Tokens
+		sum.AcceptedTokens += d.Accepted
+	}
+	if sum.Steps > 0 {
+		sum.AcceptedPerStep = report.Known(float64(sum.AcceptedTokens) / float64(sum.Steps))
+	}
+	return sum
+}
+
 // rejections say why calls were rejected and what to do.
 func (r *Result) rejections() []report.Rejection {
 	var list []report.Rejection
@@ -194,8 +213,8 @@ func (r *Result) approximations() []string {
 	if r.Workload.ForkTokens > 0 {
 		a = append(a, fmt.Sprintf("behind forks of the prefix tree up to %d more prompt tokens may be shared than the hashes show", r.Workload.ForkTokens))
 	}
-	if p := r.Plan.Hardware.Parallelism; p.Data > 1 {
-		a = append(a, "data-parallel ranks step independently of each other")
+	if r.Plan.lockstep() {
+		a = append(a, "data-parallel ranks step together at the pace of the slowest, without padding the smaller batches")
 	}
 	return a
 }

@@ -7,8 +7,8 @@
 // A step costs O(1), not O(batch). All decodes advance by one token, so the step of each request's last token is
 // known when its decode begins and waits in a heap; a request needs a block every BlockSize steps, so needs are
 // counted by residue; and the step time is linear in the sum of contexts, which grows by the number of decodes. A
-// run of decode steps in which nothing else can happen is one leap. Only a step that preempts walks the batch, and one
-// of TensorRT-LLM that tries a waiting request.
+// run of decode steps in which nothing else can happen is one leap. Only a step that preempts walks the batch, one
+// of TensorRT-LLM that tries a waiting request, and every step with speculative decoding.
 package engine
 
 import (
@@ -60,6 +60,10 @@ type Options struct {
 	Ranked bool
 	// Groups is the number of groups whose requests' output tokens are counted; see Request.Group.
 	Groups int
+	// Speculation, when set, lets decodes verify draft tokens. Only vLLM's style has it.
+	Speculation *Speculation
+	// Lockstep makes the engine a rank of a Group, whose Start follows each Schedule and whose Align each other call.
+	Lockstep bool
 	// Worker numbers the engine in the history that engines share.
 	Worker int
 }
@@ -110,6 +114,7 @@ type Engine struct {
 	ends             int64  // sum over decodes of the step in which they reach their longest output
 	left             int    // decodes that ended since SGLang last looked
 	aborts           []*Request
+	verified         verified
 
 	// Of the decodes, those in joined began after the last step that generated, which ended at decoded.
 	decoded time.Duration
@@ -126,6 +131,7 @@ type Engine struct {
 	busy        bool
 	steps       int64
 	decodes     int64
+	tokens      int64 // of the first
 	start       time.Duration
 	frac        models.Fixed
 	first       models.Fixed
@@ -143,6 +149,7 @@ type Stats struct {
 	Steps                       int64
 	PrefillTokens, DecodeTokens int64
 	Preemptions                 int64
+	Drafts                      Drafts
 	// Pinned counts the pins of sessions' blocks, Unpinned those that ended early for want of room.
 	Pinned, Unpinned int64
 	PeakUsed         int // blocks
@@ -168,6 +175,9 @@ type cache interface {
 // New returns an idle engine with an empty KV cache. It fails when the limits contradict each other.
 func New(o Options, cost *models.StepCost, kv kvcache.Options, history *History) (*Engine, error) {
 	e := &Engine{Options: o, cost: cost, history: history}
+	if err := o.Speculation.validate(o.Style); err != nil {
+		return nil, err
+	}
 	if o.Style == SGLang {
 		if err := e.useSGLang(kv); err != nil {
 			return nil, err
@@ -307,6 +317,9 @@ func (e *Engine) EndStep() []Outcome {
 		e.leaveDecode(r)
 		e.end(r)
 	}
+	if e.Speculation != nil {
+		e.verify(now)
+	}
 	for _, r := range e.emit {
 		e.endPrefill(r, now)
 	}
@@ -326,7 +339,9 @@ func (e *Engine) settle(now time.Duration) {
 		taken += int(e.needs[(e.kv.Step+1+i)%size])
 	}
 	e.cache.Take(taken)
-	e.kv.Step += e.steps - 1
+	if e.decodes > 0 { // else a rank that has nothing to do runs along
+		e.kv.Step += e.steps - 1
+	}
 	e.countGaps(now)
 	e.countOutside()
 	total := e.frac + e.span(e.steps)
@@ -403,6 +418,9 @@ func (e *Engine) beginDecode(r *Request, tokens int32) {
 	step := e.kv.Step
 	r.state = decoding
 	r.base = int64(tokens) - step
+	if e.Speculation != nil {
+		return
+	}
 	r.last = step + int64(r.Output-r.generated)
 	e.cache.StartDecode(&r.table, tokens)
 	heap.Push(&e.finish, r)
@@ -420,6 +438,14 @@ func (e *Engine) beginDecode(r *Request, tokens int32) {
 func (e *Engine) residue(r *Request) int64 {
 	n := int64(len(e.needs))
 	return ((1-r.base)%n + n) % n
+}
+
+// stopDecode takes a request that has not ended out of the decodes.
+func (e *Engine) stopDecode(r *Request) {
+	if e.Speculation == nil {
+		heap.Remove(&e.finish, r.heap)
+		e.leaveDecode(r)
+	}
 }
 
 // leaveDecode takes a request that is no longer in the heap out of the decodes.

@@ -39,7 +39,9 @@ type shape struct {
 func (e *Engine) shapeOf(batch models.Batch) shape {
 	s := shape{sequences: int64(batch.Decodes) + int64(batch.Prefills), newTokens: int64(batch.PrefillTokens)}
 	context := batch.PrefillContext
-	if e.decodes > 0 { // those of SGLang may stand by
+	if e.Speculation != nil {
+		context += e.verified.context
+	} else if e.decodes > 0 { // those of SGLang may stand by
 		context += e.baseSum + e.decodes*e.kv.Step
 	}
 	s.context = context / s.sequences
@@ -51,7 +53,7 @@ func (e *Engine) shapeOf(batch models.Batch) shape {
 // step ends, which do not depend on how leaps are cut.
 func (e *Engine) countOutside() {
 	profile := e.cost.Profile()
-	if profile == nil || profile.Envelope == nil {
+	if profile == nil || profile.Envelope == nil || e.shape.sequences == 0 { // a rank that runs along
 		return
 	}
 	within, s, o := profile.Envelope, e.shape, &e.Stats.Outside

@@ -9,7 +9,7 @@ import (
 // countGaps adds the gaps between the tokens of the steps in flight, which end now. Step times within a leap differ
 // little, so a leap is cut where they differ by a thousandth.
 func (e *Engine) countGaps(now time.Duration) {
-	if e.decodes == 0 {
+	if e.decodes == 0 || e.Speculation != nil {
 		return
 	}
 	from := int64(0)

@@ -23,6 +23,8 @@ type walker struct {
 	busy       bool
 	start, end time.Duration
 	frac       models.Fixed // of the end, beyond whole nanoseconds
+	own        models.Fixed // of the step, in lockstep: what the rank does by itself
+	tokens     int64        // of the step
 	ends       []time.Duration
 	stats      Stats
 	outside    Outside // shares of the step in flight, as 1 or 0
@@ -142,8 +144,6 @@ func (o *walker) scheduleTokens(j *job, n int32) {
 		j.Computed += n
 		j.Recomputed.Preemption += max(0, min(j.computed+n, j.high)-j.computed)
 		o.stats.PrefillTokens += int64(n)
-	} else {
-		o.stats.DecodeTokens++
 	}
 	j.chunk = n
 	j.computed += n
@@ -158,6 +158,7 @@ func (o *walker) launch(used int) {
 		n, past := int64(j.chunk), int64(j.computed-j.chunk)
 		if j.decoding {
 			batch.Decodes++
+			batch.Drafts += int(n - 1)
 			context += past + n
 			windowed += min(past+n, int64(o.cost.Window()))
 			continue
@@ -167,13 +168,21 @@ func (o *walker) launch(used int) {
 		batch.PrefillPairs += n * (2*past + n)
 		batch.PrefillContext += past + n
 	}
-	step := o.cost.Base(batch) + o.cost.PerContext()*models.Fixed(context) + o.cost.PerWindow()*models.Fixed(windowed)
-	o.frac += max(1, step)
+	attention := o.cost.PerContext()*models.Fixed(context) + o.cost.PerWindow()*models.Fixed(windowed)
+	o.stats.PeakUsed = max(o.stats.PeakUsed, used)
+	o.outside = outsideOf(o.cost.Profile(), batch, context)
+	o.busy, o.own, o.tokens = true, max(1, o.cost.Own(batch)+attention), batch.Tokens()
+	if !o.Lockstep {
+		o.takes(max(1, o.cost.Base(batch)+attention))
+	}
+}
+
+// takes sets the time of the step.
+func (o *walker) takes(step models.Fixed) {
+	o.busy = true
+	o.frac += step
 	o.start, o.end = o.end, o.end+time.Duration(o.frac/models.FixedPerNs)
 	o.frac %= models.FixedPerNs
-	o.busy = true
-	o.outside = outsideOf(o.cost.Profile(), batch, context)
-	o.stats.PeakUsed = max(o.stats.PeakUsed, used)
 }
 
 // endStep emits the tokens of the step. After each prefill, chunk or token of a request that goes on it calls goesOn, and
@@ -183,10 +192,21 @@ func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
 	o.stats.Steps++
 	o.stats.Busy += o.end - o.start
 	o.stats.Outside.addStep(o.outside, o.end-o.start)
+	o.outside = Outside{} // should the rank run along with others next
 	o.ends = append(o.ends, o.end)
 	var outcomes []Outcome
 	for _, j := range o.scheduled {
+		drafts := max(0, j.chunk-1)
 		j.chunk = 0
+		if j.decoding {
+			o.endDecode(j, drafts)
+			if j.generated == j.Output {
+				j.done = true
+				ends(j)
+				outcomes = append(outcomes, Outcome{j.Request, Finished})
+			}
+			continue
+		}
 		if j.computed < j.tokens() {
 			goesOn(j) // a chunk of its prompt
 			continue
@@ -199,15 +219,12 @@ func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
 			o.gapSum += o.end - j.last + o.cost.TokenDelay()
 		}
 		j.last = o.end
-		first := !j.decoding
-		if first {
-			outcomes = append(outcomes, Outcome{j.Request, FirstToken})
-		}
+		outcomes = append(outcomes, Outcome{j.Request, FirstToken})
 		if j.decoding = true; j.generated >= j.Output {
 			j.done = true
 			ends(j)
 			outcomes = append(outcomes, Outcome{j.Request, Finished})
-		} else if first {
+		} else {
 			goesOn(j)
 		}
 	}
@@ -252,6 +269,28 @@ func (o *Outside) addStep(step Outside, took time.Duration) {
 	}
 }
 
+// endDecode gives a decoding request its next token and the drafts before it that stand, and forgets the KV of the others.
+func (o *walker) endDecode(j *job, drafts int32) {
+	accepted := int32(0)
+	if drafts > 0 {
+		accepted = o.Speculation.accepted(j.Seed, j.generated, drafts)
+		o.stats.Drafts.Steps++
+		o.stats.Drafts.Tokens += int64(drafts)
+		o.stats.Drafts.Accepted += int64(accepted)
+	}
+	j.computed -= drafts - accepted
+	o.gapSum += o.end - j.last
+	j.last = o.end
+	for range 1 + accepted {
+		if j.generated < j.Output {
+			j.generated++
+			o.stats.DecodeTokens++
+			o.gaps++
+			o.gapSum += o.cost.TokenDelay()
+		}
+	}
+}
+
 // twin is a slow machine with a diary.
 type twin interface {
 	machine
@@ -262,11 +301,11 @@ type twin interface {
 
 func (o *walker) diary() *walker { return o }
 
-func newTwin(w *workload) twin {
+func newTwin(w *workload, cost *models.StepCost) twin {
 	if w.Style == SGLang {
-		return newSGLangOracle(w.Options, costs[w.cost], w.kv)
+		return newSGLangOracle(w.Options, cost, w.kv)
 	}
-	return newOracle(w.Options, costs[w.cost], w.kv)
+	return newOracle(w.Options, cost, w.kv)
 }
 
 // oracle is the twin of the styles of vLLM and TensorRT-LLM, on a pool of single blocks. It follows vLLM 0.19:
@@ -285,7 +324,7 @@ func (o *oracle) evicted() int64          { return o.pool.evicted }
 
 func (o *oracle) Enqueue(now time.Duration, r *Request) {
 	o.enqueue(now, r, func(input, output int32) bool {
-		return o.pool.blocksFor(input+max(0, output-1))+int(o.StateBlocks) <= o.pool.Blocks
+		return o.pool.blocksFor(input+max(0, output-1)+int32(o.Speculation.slots()))+int(o.StateBlocks) <= o.pool.Blocks
 	})
 }
 
@@ -339,13 +378,25 @@ func (o *oracle) promised() int {
 	return blocks
 }
 
+// lookahead is vLLM's num_lookahead_tokens.
+func (o *oracle) lookahead() int32 {
+	if o.Speculation == nil || !o.Speculation.Model {
+		return 0
+	}
+	return int32(o.Speculation.Tokens)
+}
+
 func (o *oracle) scheduleStep(now time.Duration) (outcomes []Outcome, preempted bool) {
 	budget := int32(o.MaxBatchedTokens)
 running:
 	for i := 0; i < len(o.running) && budget > 0; i++ {
 		j := o.running[i]
-		n := min(j.tokens()-j.computed, budget)
-		for !o.pool.grow(&j.blocks, j.computed+n) {
+		n := j.tokens() - j.computed
+		if j.decoding && o.Speculation != nil {
+			n += int32(o.Speculation.Tokens)
+		}
+		n = min(n, budget)
+		for !o.pool.grow(&j.blocks, min(j.computed+n, j.tokens()), j.computed+n+o.lookahead()) {
 			victim := o.running[len(o.running)-1]
 			if o.Ranked {
 				victim = slices.MaxFunc(o.running, func(a, b *job) int {
@@ -357,10 +408,9 @@ running:
 			}
 			if k := slices.Index(o.scheduled, victim); k >= 0 { // a decode: it gives its token back
 				o.scheduled = slices.Delete(o.scheduled, k, k+1)
-				victim.computed--
+				budget += victim.chunk
+				victim.computed -= victim.chunk
 				victim.chunk = 0
-				o.stats.DecodeTokens--
-				budget++
 				i--
 			}
 			o.leaves(victim)
@@ -382,6 +432,9 @@ running:
 		j := o.waiting[0]
 		size := int32(o.pool.BlockSize)
 		hits := o.pool.lookup(j.Path, (j.tokens()-1)/size)
+		if o.Speculation != nil && o.Speculation.Hidden && hits > 0 {
+			hits--
+		}
 		n := min(j.tokens()-hits*size, budget)
 		reserve := o.pool.blocksFor(hits*size + n)
 		if o.ReserveFull {
@@ -474,17 +527,17 @@ func (p *blockPool) admit(t *blockTable, hits, tokens int32, reserve int, extra 
 	for range extra {
 		t.extra = append(t.extra, p.take())
 	}
-	return p.grow(t, tokens)
+	return p.grow(t, tokens, tokens)
 }
 
 func (p *blockPool) blocksFor(tokens int32) int { return (int(tokens) + p.BlockSize - 1) / p.BlockSize }
 
-// grow is allocate_slots: new blocks up to tokens, and the full ones into the cache at once.
-func (p *blockPool) grow(t *blockTable, tokens int32) bool {
-	if p.blocksFor(tokens)-len(t.ids) > len(p.free) {
+// grow is allocate_slots: new blocks for slots tokens, and those that tokens fill into the cache at once.
+func (p *blockPool) grow(t *blockTable, tokens, slots int32) bool {
+	if p.blocksFor(slots)-len(t.ids) > len(p.free) {
 		return false
 	}
-	for len(t.ids) < p.blocksFor(tokens) {
+	for len(t.ids) < p.blocksFor(slots) {
 		t.ids = append(t.ids, p.take())
 	}
 	for ; p.PrefixCaching && t.hashed < tokens/int32(p.BlockSize); t.hashed++ {

@@ -7,7 +7,7 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// Request is one LLM call inside an engine. The caller sets the fields up to History; the other exported fields are
+// Request is one LLM call inside an engine. The caller sets the fields up to Seed; the other exported fields are
 // results. A request belongs to one engine at a time.
 type Request struct {
 	// ID is the caller's. Session tells whose pin it takes over.
@@ -29,6 +29,8 @@ type Request struct {
 	Rank int64
 	// Priority is that of the tokens it leaves in SGLang's cache: those of the lowest are evicted first.
 	Priority int32
+	// Seed is that of the draws by which the request's draft tokens are accepted.
+	Seed uint64
 
 	// Admitted is when the request was first scheduled.
 	Admitted time.Duration

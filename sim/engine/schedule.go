@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -112,9 +111,8 @@ func (e *Engine) evacuate(r *Request, now time.Duration, undone int32) {
 func (e *Engine) pauseDecode(r *Request) {
 	r.computed = int32(r.base + e.kv.Step)
 	r.generated = r.computed - r.Input + 1
-	heap.Remove(&e.finish, r.heap)
-	e.leaveDecode(r)
-	if !slices.Contains(e.joined, r) {
+	e.stopDecode(r)
+	if e.Speculation == nil && !slices.Contains(e.joined, r) {
 		r.lastToken = e.decoded
 	}
 }
@@ -155,15 +153,21 @@ func (e *Engine) recomputeCost(without, with models.Batch, n, past, again int64)
 		without.PrefillPairs += n * (2*past + n)
 		without.PrefillContext += past + n
 	}
-	return max(0, e.cost.Base(with)-e.cost.Base(without))
+	return e.cost.Marginal(without, with)
 }
 
 // launch puts the scheduled step in flight, and with it as many further decode steps as cannot be told apart.
 func (e *Engine) launch(batch models.Batch) {
 	step := e.kv.Step
 	e.decodes = int64(batch.Decodes)
-	e.first, e.slope = e.cost.Base(batch), 0
-	if e.decodes > 0 {
+	e.tokens = batch.Tokens()
+	e.first, e.slope = e.cost.Own(batch), 0
+	if !e.Lockstep {
+		e.first += e.cost.Shared(e.tokens)
+	}
+	if e.Speculation != nil {
+		e.first += e.cost.PerContext()*models.Fixed(e.verified.context) + e.cost.PerWindow()*models.Fixed(e.verified.windowed)
+	} else if e.decodes > 0 {
 		below := e.window.below(step)
 		e.first += e.cost.PerContext() * models.Fixed(e.baseSum+e.decodes*step)
 		e.slope = e.cost.PerContext() * models.Fixed(e.decodes)
@@ -175,7 +179,7 @@ func (e *Engine) launch(batch models.Batch) {
 	e.first = max(e.first, 1)
 	e.shape = e.shapeOf(batch)
 	e.busy, e.steps = true, 1
-	if batch.Prefills > 0 || e.style.admits() {
+	if batch.Prefills > 0 || e.style.admits() || e.Speculation != nil {
 		return // after a preemption the next step admits again
 	}
 	e.steps = min(maxLeap, e.finish[0].last-step+1, e.window.until(step))

@@ -247,6 +247,9 @@ func (o *sglangOracle) Schedule(now time.Duration) ([]Outcome, error) {
 // EndStep processes the batch's result and merges a batch of prompts into the running one.
 func (o *sglangOracle) EndStep() []Outcome {
 	step := o.scheduled
+	if len(step) == 0 { // a rank of a group that has nothing to do
+		return o.endStep(nil, nil)
+	}
 	prefilled := !step[0].decoding
 	outcomes := o.endStep(o.cacheUnfinished, o.cacheFinished)
 	if !prefilled {

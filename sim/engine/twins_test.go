@@ -42,6 +42,7 @@ type arrival struct {
 	input, output int32
 	maxOutput     int32
 	rank          int64
+	seed          uint64
 	cancel        time.Duration // Never: its client waits
 }
 
@@ -112,7 +113,7 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 	var events []event
 	var r run
 	for i, a := range w.requests {
-		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank, Priority: int32(max(0, 2-a.rank)), Group: int32(i % 3)})
+		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank, Priority: int32(max(0, 2-a.rank)), Group: int32(i % 3), Seed: a.seed})
 		events = append(events, event{a.at, 0, i})
 		if a.cancel != Never {
 			events = append(events, event{max(a.cancel, a.at), 1, i})
@@ -189,7 +190,7 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 // compareTwins plays a workload on an engine and its twin, and on an engine whose leaps are cut.
 func compareTwins(w *workload, seed uint64) error {
 	cached := map[time.Duration]map[slot]bool{}
-	slow := newTwin(w)
+	slow := newTwin(w, costs[w.cost])
 	want, err := play(slow, w, nil, func(now time.Duration) error {
 		cached[now] = slow.resident()
 		return nil
@@ -334,6 +335,27 @@ func (w *workload) rank(seed uint64, can bool) {
 	}
 }
 
+// randomDraftsWorkload is the same for vLLM with speculative decoding. In some the drafts of all requests do not fit the
+// budget of a step.
+func randomDraftsWorkload(seed uint64) *workload {
+	w := randomWorkload(seed)
+	r := rand.New(rand.NewPCG(seed, 4))
+	w.Style = VLLM
+	s := &Speculation{Tokens: r.IntN(5), Model: r.IntN(2) == 0}
+	s.Hidden = s.Model && r.IntN(2) == 0
+	share := 1.0
+	for range s.Tokens {
+		share *= []float64{0, 0.5, 0.8, 1}[r.IntN(4)]
+		s.Acceptance = append(s.Acceptance, share)
+	}
+	w.Speculation = s
+	w.kv.Blocks += (s.slots() + w.kv.BlockSize - 1) / w.kv.BlockSize
+	for i := range w.requests {
+		w.requests[i].maxOutput, w.requests[i].seed = 0, r.Uint64()
+	}
+	return w
+}
+
 // randomSGLangWorkload is the same for SGLang. Some have prompts that are long enough for the rule about prefixes in a
 // batch, some room for outputs that are clipped.
 func randomSGLangWorkload(seed uint64) *workload {
@@ -411,7 +433,7 @@ func (w *workload) addRequests(r *rand.Rand, most, longest int32) {
 		w.requests = append(w.requests, a)
 	}
 	// Run it once to learn when steps end, and let things happen at just these times.
-	slow := newTwin(w)
+	slow := newTwin(w, costs[w.cost])
 	if _, err := play(slow, w, nil, func(time.Duration) error { return nil }); err != nil {
 		return
 	}
@@ -431,9 +453,11 @@ func (w *workload) addRequests(r *rand.Rand, most, longest int32) {
 
 // String shows a workload so that it can be made a test.
 func (w *workload) String() string {
-	s := fmt.Sprintf("%+v on %+v, cost %d, looks at %v\n", w.Options, w.kv, w.cost, w.looks)
+	o := w.Options
+	o.Speculation = nil
+	s := fmt.Sprintf("%+v with drafts %+v on %+v, cost %d, looks at %v\n", o, w.Speculation, w.kv, w.cost, w.looks)
 	for i, a := range w.requests {
-		s += fmt.Sprintf("  request %d at %v: %d + %d (%d) tokens on %v", i, a.at, a.input, a.output, a.maxOutput, a.path)
+		s += fmt.Sprintf("  request %d at %v: %d + %d (%d) tokens on %v, seed %#x", i, a.at, a.input, a.output, a.maxOutput, a.path, a.seed)
 		if a.cancel != Never {
 			s += fmt.Sprintf(", cancelled at %v", a.cancel)
 		}
@@ -462,6 +486,13 @@ func shrinkWorkload(w *workload, seed uint64) *workload {
 		try(func(w *workload) { w.cost = 0 })
 		try(func(w *workload) { w.kv.FreeTailFirst = false })
 		try(func(w *workload) { w.SGLang.LongestPrefix = false })
+		if s := w.Speculation; s != nil {
+			try(func(w *workload) { w.Speculation = nil })
+			try(func(w *workload) {
+				w.Speculation = &Speculation{Tokens: s.Tokens, Acceptance: s.Acceptance, Model: s.Model}
+			})
+			try(func(w *workload) { w.Speculation = &Speculation{Tokens: s.Tokens, Acceptance: s.Acceptance} })
+		}
 		for i := range w.requests {
 			try(func(w *workload) { w.requests[i].cancel = Never })
 			try(func(w *workload) { w.requests[i].maxOutput = 0 })
@@ -478,7 +509,8 @@ func TestTwins(t *testing.T) {
 	if testing.Short() {
 		workloads = 500
 	}
-	for name, random := range map[string]func(seed uint64) *workload{"vllm and trtllm": randomWorkload, "sglang": randomSGLangWorkload} {
+	for name, random := range map[string]func(seed uint64) *workload{
+		"vllm and trtllm": randomWorkload, "sglang": randomSGLangWorkload, "vllm with drafts": randomDraftsWorkload} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range workloads {
 				w := random(seed)

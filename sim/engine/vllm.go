@@ -37,7 +37,7 @@ func (e *Engine) useVLLM(kv kvcache.Options) error {
 }
 
 func (v *vllm) fits(input, output int32) bool {
-	tokens := int(input) + max(int(output)-1, 0)
+	tokens := int(input) + max(int(output)-1, 0) + v.Speculation.slots()
 	return (tokens+v.kv.BlockSize-1)/v.kv.BlockSize+int(v.StateBlocks) <= v.kv.Blocks
 }
 
@@ -52,37 +52,12 @@ func (v *vllm) spare() int        { return 0 }
 // fill fills one step: decodes, the request whose prompt is half computed, then waiting requests.
 func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 	v.resume()
-	step := v.kv.Step + 1
-	need := int(v.needs[step%int64(len(v.needs))])
-	preempted, stalled := false, false
-	if need <= v.kv.Free() {
-		v.pool.Take(need)
-		v.kv.Step = step
-	} else {
-		preempted, stalled = v.crowdedDecodes(now, step)
-	}
-	batch := models.Batch{Decodes: len(v.finish)}
-	budget := v.MaxBatchedTokens - batch.Decodes
-	if r := v.partial; r != nil && !stalled {
-		chunk := min(r.target-r.computed, int32(budget))
-		for !v.pool.Grow(&r.table, r.computed+chunk) {
-			if v.makeRoom() {
-				continue
-			}
-			preempted = true
-			if victim := v.victim(); victim != r {
-				v.preempt(victim, now, 1)
-				batch.Decodes--
-				budget++
-				continue
-			}
-			v.preempt(r, now, 0)
-			break
-		}
-		if r.state == prefilling {
-			budget -= v.addChunk(&batch, r, chunk)
-			v.blocked = false
-		}
+	batch, preempted, stalled := v.decode(now)
+	budget := v.MaxBatchedTokens - batch.Decodes - batch.Drafts
+	if v.partial != nil && !stalled {
+		chunk, room := v.goOn(now, &batch, budget)
+		budget -= chunk
+		preempted = preempted || !room
 	}
 	if preempted && v.noEvict {
 		return batch, false, fmt.Errorf("worker %d at %v: a request lost its KV blocks in spite of GUARANTEED_NO_EVICT", v.Worker, now)
@@ -96,6 +71,65 @@ func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 		v.admit(now, &batch, budget)
 	}
 	return batch, preempted, nil
+}
+
+// decode puts a token of each decoding request into the step. It tells whether it has preempted any for that, and whether
+// some running requests sit the step out.
+func (v *vllm) decode(now time.Duration) (batch models.Batch, preempted, stalled bool) {
+	if v.Speculation != nil {
+		return v.speculate(now)
+	}
+	step := v.kv.Step + 1
+	need := int(v.needs[step%int64(len(v.needs))])
+	if need <= v.kv.Free() {
+		v.pool.Take(need)
+		v.kv.Step = step
+	} else {
+		preempted, stalled = v.crowdedDecodes(now, step)
+	}
+	return models.Batch{Decodes: len(v.finish)}, preempted, stalled
+}
+
+// goOn puts the next chunk of the prompt that is half computed into the step, and returns by how many tokens the budget
+// shrinks. When the chunk finds no room, others or the request itself are preempted.
+func (v *vllm) goOn(now time.Duration, batch *models.Batch, budget int) (tokens int, room bool) {
+	r, room := v.partial, true
+	chunk := min(r.target-r.computed, int32(budget))
+	if chunk == 0 { // drafts have taken the whole budget
+		r.chunk = 0
+		return 0, true
+	}
+	for !v.pool.GrowAhead(&r.table, r.computed+chunk, r.computed+chunk+v.Speculation.lookahead()) {
+		if v.makeRoom() {
+			continue
+		}
+		room = false
+		victim := v.victim()
+		if victim == r {
+			v.preempt(r, now, 0)
+			return tokens, false
+		}
+		tokens -= v.takeOut(batch, victim, 1)
+		v.preempt(victim, now, 1)
+	}
+	v.blocked = false
+	return tokens + v.addChunk(batch, r, chunk), room
+}
+
+// takeOut undoes what a decode has in the step that is being filled, the last undone of its tokens, and returns what the
+// budget gets back.
+func (v *vllm) takeOut(batch *models.Batch, r *Request, undone int64) int {
+	batch.Decodes--
+	if v.Speculation == nil {
+		return 1
+	}
+	context := r.base + v.kv.Step - undone + int64(r.chunk)
+	v.verified.context -= context
+	v.verified.windowed -= min(context, int64(v.cost.Window()))
+	batch.Drafts -= int(r.chunk - 1)
+	n := int(r.chunk)
+	r.chunk = 0
+	return n
 }
 
 // crowdedDecodes gives decodes their blocks when there are too few, request by request in running order, preempting
@@ -149,11 +183,13 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 		r := v.waiting.head
 		v.warm(r)
 		cached := v.pool.Lookup(r.Path, r.target/size)
-		hits := min(cached, (r.target-1)/size) // the last token is always computed
+		found := min(cached, (r.target-1)/size) // the last token is always computed
+		hits := v.Speculation.usable(found)
 		chunk := min(r.target-hits*size, int32(budget))
 		tokens := hits*size + chunk
 		if !v.pool.Admit(&r.table, hits, tokens, v.reserve(r, tokens), v.StateBlocks) {
-			v.blocked = hits == (r.target-1)/size || !v.pool.Filling(r.Path, hits)
+			// With speculation, what fills blocks is in no list, and there are no leaps to cut short.
+			v.blocked = v.Speculation == nil && (found == (r.target-1)/size || !v.pool.Filling(r.Path, found))
 			v.evicted = v.kv.Evicted
 			return
 		}

@@ -84,8 +84,11 @@ func (p *Pool) hold(t *Table, hits int32) {
 
 // Grow gives the table blocks up to tokens and enters those that are full into the prefix cache. It refuses, and
 // changes nothing, when they do not fit.
-func (p *Pool) Grow(t *Table, tokens int32) bool {
-	need := int(p.blocksFor(tokens) - t.blocks)
+func (p *Pool) Grow(t *Table, tokens int32) bool { return p.GrowAhead(t, tokens, tokens) }
+
+// GrowAhead is Grow with blocks for slots tokens: those beyond tokens may not stand, so nobody can hit them.
+func (p *Pool) GrowAhead(t *Table, tokens, slots int32) bool {
+	need := int(p.blocksFor(slots) - t.blocks)
 	if need > p.Free() {
 		return false
 	}

@@ -23,6 +23,8 @@ type Input struct {
 	Cost      *Cost
 	KV        KV // without the figures that Build fills
 	Scheduler *Scheduler
+	// Speculation is nil without speculative decoding.
+	Speculation *Speculation
 	// Window is the measured part of the run.
 	Window Window
 	// End is when the run stopped, if that was later than the last end of a request.
@@ -79,6 +81,7 @@ func Build(in Input) *Run {
 		Cost:           in.Cost,
 		KV:             in.KV,
 		Scheduler:      in.Scheduler,
+		Speculation:    in.Speculation,
 		Workers:        in.Workers,
 		Warnings:       append([]string{}, in.Warnings...),
 		Approximations: append([]string{}, in.Approximations...),

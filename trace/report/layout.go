@@ -41,7 +41,7 @@ func (l *layout) shown() []*column {
 // names, then whole columns.
 var (
 	hiddenFirst = []string{"preemptions", "output tok/s", "TPOT p50", "TTFT p50"}
-	droppedNext = []string{"preemptions", "output tok/s", "TPOT p50", "in SLO", "TTFT p50"}
+	droppedNext = []string{"preemptions", "accepted drafts", "output tok/s", "TPOT p50", "in SLO", "TTFT p50"}
 	hiddenLast  = []string{meanMakespan.Name, meanE2E.Name}
 	droppedLast = []string{"wasted prefill", "hit rate", "TTFT p99", meanMakespan.Name, meanE2E.Name}
 )

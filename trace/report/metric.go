@@ -64,10 +64,19 @@ var (
 	preemptions    = Metric{Name: "preemptions", LowerIsBetter: true, of: func(r *Run) Figure { return r.Preemptions }}
 	inSLO          = Metric{Name: "in SLO", share: true, of: goodShare}
 	hitRate        = Metric{Name: "hit rate", share: true, of: func(r *Run) Figure { return r.KV.HitRate }}
+	acceptedDrafts = Metric{Name: "accepted draft tokens per step", of: (*Run).acceptedPerStep}
 	reprefillShare = Metric{
 		Name: "re-prefilling", LowerIsBetter: true, share: true, of: func(r *Run) Figure { return r.KV.ReprefillTimeShare },
 	}
 )
+
+// acceptedPerStep is not known without speculative decoding.
+func (r *Run) acceptedPerStep() Figure {
+	if r.Speculation == nil {
+		return Figure{}
+	}
+	return r.Speculation.AcceptedPerStep
+}
 
 func inSeconds(ms Figure) Figure {
 	ms.Value /= 1000

@@ -63,6 +63,8 @@ type Run struct {
 	Cost      *Cost      `json:"cost,omitempty"`
 	KV        KV         `json:"kv,omitzero"`
 	Scheduler *Scheduler `json:"scheduler,omitempty"`
+	// Speculation is absent without speculative decoding.
+	Speculation *Speculation `json:"speculation,omitempty"`
 	// Preemptions of the measured requests.
 	Preemptions Figure   `json:"preemptions,omitzero"`
 	Workers     []Worker `json:"workers,omitempty"`
@@ -229,6 +231,17 @@ type Scheduler struct {
 	ForcedResumes int64 `json:"forced_resumes"`
 	Migrations    int64 `json:"migrations"`
 	PausedPeak    int64 `json:"paused_peak"`
+}
+
+// Speculation sums up speculative decoding in the measured window, as vLLM counts it.
+type Speculation struct {
+	// Steps counts a step once for each request that verified draft tokens in it.
+	Steps          int64 `json:"steps"`
+	DraftTokens    int64 `json:"draft_tokens"`
+	AcceptedTokens int64 `json:"accepted_tokens"`
+	// AcceptedPerStep is AcceptedTokens/Steps. With the token that each step brings anyway, one more is vLLM's mean
+	// acceptance length.
+	AcceptedPerStep Figure `json:"accepted_per_step,omitzero"`
 }
 
 // Worker is the totals of one (worker, data-parallel rank) pair over the whole run. Busy time is in seconds,

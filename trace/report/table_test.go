@@ -17,6 +17,7 @@ type deployment struct {
 	ttft50, ttft99, tpot               float64
 	hit, reprefill                     float64
 	preemptions                        int64
+	accepted                           float64 // draft tokens per step
 	rejected, failed, unfinished       int64
 	why                                string // of the rejections
 	singleTurn                         bool
@@ -58,6 +59,9 @@ func (d deployment) run() *Run {
 	r.Programs.ModelS.Mean, r.Programs.ToolS.Mean, r.Programs.HumanS.Mean = known(d.model), known(d.tool), known(d.human)
 	r.KV.HitRate, r.KV.ReprefillTimeShare = known(d.hit), known(d.reprefill)
 	r.Preemptions = Known(d.preemptions)
+	if d.accepted > 0 {
+		r.Speculation = &Speculation{AcceptedPerStep: Known(d.accepted)}
+	}
 	return r
 }
 
@@ -266,6 +270,7 @@ func TestTableLeavesNeedlessColumnsOut(t *testing.T) {
 		{"wasted", func(d *deployment) { d.reprefill = 0.1 }},
 		{"SLO", func(d *deployment) { d.inSLO = 0.999 }},
 		{"GPUs", func(d *deployment) { d.gpus = 8 }},
+		{"accepted", func(d *deployment) { d.accepted = 1.5 }},
 	} {
 		if strings.Contains(nothing, test.head) {
 			t.Errorf("a column %q without need:\n%s", test.head, nothing)

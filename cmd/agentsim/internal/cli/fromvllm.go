@@ -30,7 +30,7 @@ var vllmFlags = map[string]struct {
 }
 
 var vllmShort = map[string]string{"tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size",
-	"ep": "enable-expert-parallel", "q": "quantization", "h": "help"}
+	"ep": "enable-expert-parallel", "sc": "speculative-config", "q": "quantization", "h": "help"}
 
 // vllmSwitches are flags of vLLM without a value; any of them may have "no-" before.
 var vllmSwitches = wordSet(`enable-prefix-caching enable-expert-parallel enable-chunked-prefill enforce-eager
@@ -240,6 +240,8 @@ func (c *serverConfig) readVLLMOption(o option) error {
 		if off {
 			c.set("parallelism.expert", "1", o.given)
 		}
+	case "speculative-config":
+		return c.setSpeculation(value, o.given)
 	case "enable-prefix-caching":
 		c.set("engine.prefix_caching", on, o.given)
 	case "async-scheduling":
@@ -270,6 +272,7 @@ func (c *serverConfig) readVLLMOption(o option) error {
 // data parallelism makes replicas of a dense model.
 func (c *serverConfig) finishVLLM() error {
 	c.finishParallelism()
+	c.finishSpeculation()
 	gpu, err := models.LookupGPU(c.get("gpu"))
 	if err != nil {
 		return err

@@ -26,6 +26,9 @@ type serverConfig struct {
 	poolLine string
 	// dpAttention tells that SGLang's data parallelism is that of attention alone.
 	dpAttention bool
+	// acceptance is that of draft tokens by the log; assumed lists what nothing told.
+	acceptance setting
+	assumed    []string
 }
 
 // setting is a config key, its value as YAML, and where that was found.
@@ -180,7 +183,7 @@ func (c *serverConfig) write(w, notes io.Writer) error {
 	for _, n := range []struct {
 		what  string
 		flags []string
-	}{{"not modelled", c.unmodelled}, {"no effect on the simulation", c.harmless}} {
+	}{{"assumed", c.assumed}, {"not modelled", c.unmodelled}, {"no effect on the simulation", c.harmless}} {
 		if len(n.flags) > 0 {
 			fmt.Fprintf(notes, "%s: %s\n", n.what, strings.Join(n.flags, ", "))
 		}
@@ -224,20 +227,17 @@ func (c *serverConfig) yaml() string {
 	order := configKeys()
 	slices.SortStableFunc(c.settings, func(a, b setting) int { return slices.Index(order, a.key) - slices.Index(order, b.key) })
 	var text strings.Builder
-	var group string
+	var groups []string
 	for _, s := range c.settings {
-		parent, key, nested := strings.Cut(s.key, ".")
-		indent := ""
-		if !nested {
-			key, parent = parent, ""
-		} else {
-			indent = "  "
+		parts := strings.Split(s.key, ".")
+		last := len(parts) - 1
+		for i, group := range parts[:last] {
+			if !slices.Equal(groups[:min(i+1, len(groups))], parts[:i+1]) {
+				fmt.Fprintf(&text, "%s%s:\n", strings.Repeat("  ", i), group)
+			}
 		}
-		if parent != group && parent != "" {
-			fmt.Fprintf(&text, "%s:\n", parent)
-		}
-		group = parent
-		fmt.Fprintf(&text, "%-36s # %s\n", indent+key+": "+s.value, oneLine(s.from))
+		groups = parts[:last]
+		fmt.Fprintf(&text, "%-36s # %s\n", strings.Repeat("  ", last)+parts[last]+": "+s.value, oneLine(s.from))
 	}
 	return text.String()
 }

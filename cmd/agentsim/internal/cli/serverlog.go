@@ -39,6 +39,7 @@ var vllmFacts = []logFact{
 	}},
 	{regexp.MustCompile(`LLM engine \(v[^)]*\) with config: (.*)`), (*serverConfig).logDump},
 	{regexp.MustCompile(`(?:non-default args: |args: Namespace)(.*)`), (*serverConfig).logDump},
+	{regexp.MustCompile(`Per-position acceptance rate: ([\d., ]+)`), (*serverConfig).logAcceptance},
 }
 
 // sglangFacts are what SGLang says at start-up.
