@@ -33,14 +33,31 @@ func BenchmarkTurns(b *testing.B) {
 	}
 }
 
-// BenchmarkPlain simulates 20,000 requests of 512 prompt and 512 output tokens on 4 workers.
+// BenchmarkPlain simulates 20,000 requests of 512 prompt and 512 output tokens on 4 workers. With drafts every step walks its
+// batch; with data-parallel ranks, 4 of them step together.
 func BenchmarkPlain(b *testing.B) {
+	for _, variant := range []struct {
+		name   string
+		change func(*Deployment)
+	}{
+		{"leaps", func(*Deployment) {}},
+		{"drafts", func(d *Deployment) { d.Engine.Speculative = Speculative{"eagle", 3, "[0.8, 0.6, 0.4]", ""} }},
+		{"ranks", func(d *Deployment) {
+			d.Model, d.Workers, d.Parallelism = "qwen3-30b-a3b", 1, Parallelism{Tensor: 1, Pipeline: 1, Data: 4, Expert: 4}
+		}},
+	} {
+		b.Run(variant.name, func(b *testing.B) { benchmarkPlain(b, variant.change) })
+	}
+}
+
+func benchmarkPlain(b *testing.B, change func(*Deployment)) {
 	c, err := synth.Generate("plain", synth.Options{Programs: 20_000, Seed: 1, Set: []string{"input=512", "output=512", "rate=40"}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	d := Default()
 	d.Model, d.Workers, d.Router.Policy, d.Load.Mode = "qwen3-14b", 4, "least-loaded", "recorded"
+	change(&d)
 	benchmarkRun(b, c, d, "request")
 }
 
