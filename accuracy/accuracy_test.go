@@ -67,17 +67,17 @@ func TestScores(t *testing.T) {
 	}
 }
 
-const servingHead = "id,silicon_data_source,backend,backend_version,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms\n"
+const servingHead = "id,silicon_data_source,backend,backend_version,model_path,system,precision,gemm_quant_mode,mode,isl,osl,batch_size,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms\n"
 
 func TestServing(t *testing.T) {
 	cases, err := Serving(write(t, "serving.csv", servingHead+
-		"a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,2,1,120.5,17.25\n"+
-		"b,db-dump/2026-04-27,vllm,,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,2,1,120.5001,17.25\n"+ // the same in another dump
-		"c,source_file=x.csv,sglang,0.5.1.post1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,500,16,2,1,,1,1,9000,17.25\n"+
-		"d,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,disagg,1000,500,4,2,1,1,2,1,120.5,17.25\n"+
-		"e,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,2,1,100,12\n"+ // the first again, much faster
-		"f,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,,agg,1000,500,4,1,1,1,1,1,120.5,17.25\n"+
-		"g,source_file=x.csv,vllm,0.18.0,org/Unheard-7B,h100_sxm,,agg,1000,500,4,1,1,1,1,1,120.5,17.25\n"))
+		"a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,120.5,17.25\n"+
+		"b,db-dump/2026-04-27,vllm,,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,120.5001,17.25\n"+ // the same in another dump
+		"c,source_file=x.csv,sglang,0.5.1.post1,Qwen/Qwen3-32B,h100_sxm,,,agg,1000,500,16,2,1,,1,1,9000,17.25\n"+
+		"d,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,disagg,1000,500,4,2,1,1,2,1,120.5,17.25\n"+
+		"e,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,100,12\n"+ // the first again, much faster
+		"f,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,,,agg,1000,500,4,1,1,1,1,1,120.5,17.25\n"+
+		"g,source_file=x.csv,vllm,0.18.0,org/Unheard-7B,h100_sxm,,,agg,1000,500,4,1,1,1,1,1,120.5,17.25\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,9 +145,9 @@ func TestServingErrors(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"no header", "", "reading the header"},
 		{"a column is missing", "backend,mode\nvllm,agg\n", `no column "silicon_data_source"`},
-		{"a word for a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,many,500,4,2,1,1,2,1,120.5,17.25\n", `serving.csv:2: isl is "many"`},
-		{"a negative time", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,1000,500,4,2,1,1,2,1,-1,17.25\n", `silicon_ttft_ms is "-1"`},
-		{"not a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,1000,500,4,2,1,1,2,1,NaN,17.25\n", `silicon_ttft_ms is "NaN"`},
+		{"a word for a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,many,500,4,2,1,1,2,1,120.5,17.25\n", `serving.csv:2: isl is "many"`},
+		{"a negative time", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,4,2,1,1,2,1,-1,17.25\n", `silicon_ttft_ms is "-1"`},
+		{"not a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,4,2,1,1,2,1,NaN,17.25\n", `silicon_ttft_ms is "NaN"`},
 		{"too few cells", servingHead + "a,s\n", "wrong number of fields"},
 	} {
 		if _, err := Serving(write(t, "serving.csv", test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -158,8 +158,8 @@ func TestServingErrors(t *testing.T) {
 
 // FuzzServing: no table makes the reader panic, and what it reads it can build or refuse.
 func FuzzServing(f *testing.F) {
-	f.Add(servingHead + "a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,2,1,120.5,17.25\n")
-	f.Add(servingHead + "a,s,sglang,x,Qwen/Qwen3-32B,h100_sxm,,agg,1,1,1,1,1,2,1,1,0,1e99\n")
+	f.Add(servingHead + "a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,120.5,17.25\n")
+	f.Add(servingHead + "a,s,sglang,x,Qwen/Qwen3-32B,h100_sxm,,,agg,1,1,1,1,1,2,1,1,0,1e99\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		cases, err := Serving(write(t, "serving.csv", text))
 		if err != nil {

@@ -48,6 +48,28 @@ func Terms() []string {
 	return keys
 }
 
+// Set gives a coefficient of a profile a value.
+func Set(p *models.Profile, key string, value float64) error {
+	t, err := lookupTerm(key)
+	if err != nil {
+		return err
+	}
+	if !(value >= t.least && value <= t.most) {
+		return fmt.Errorf("%s is %g, want %g to %g", key, value, t.least, t.most)
+	}
+	*t.of(p) = value
+	return nil
+}
+
+func lookupTerm(key string) (*term, error) {
+	for i := range terms {
+		if terms[i].key == key {
+			return &terms[i], nil
+		}
+	}
+	return nil, fmt.Errorf("no coefficient %q; known are %s", key, strings.Join(Terms(), ", "))
+}
+
 // Fitter fits coefficients of a profile to measured cases. The fit is around the simulator: every trial profile is
 // simulated on all cases.
 type Fitter struct {
@@ -130,15 +152,12 @@ type search struct {
 func (f *Fitter) newSearch() (*search, error) {
 	s := &search{Fitter: f, profile: f.Start}
 	for _, key := range f.Free {
-		i := 0
-		for i < len(terms) && terms[i].key != key {
-			i++
+		t, err := lookupTerm(key)
+		if err != nil {
+			return nil, fmt.Errorf("fitting a profile: %w", err)
 		}
-		if i == len(terms) {
-			return nil, fmt.Errorf("fitting a profile: no coefficient %q; known are %s", key, strings.Join(Terms(), ", "))
-		}
-		s.free = append(s.free, &terms[i])
-		s.values = append(s.values, *terms[i].of(&s.profile))
+		s.free = append(s.free, t)
+		s.values = append(s.values, *t.of(&s.profile))
 	}
 	return s, nil
 }

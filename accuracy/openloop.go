@@ -115,10 +115,14 @@ func OpenLoop(dir string, reading Reading) ([]*Case, error) {
 			return nil, err
 		}
 	}
+	var unknown []*Case
 	path := filepath.Join(dir, "experiments.csv")
 	err = readRows(path, []string{"exp_id", "slug", "precision", "stage", "ttft_mean_ms", "ttft_p99_ms", "e2e_mean_ms", "e2e_p99_ms"}, func(r *row) error {
 		c := byID[r.text("exp_id")]
 		if c == nil {
+			if r.text("stage") == "-1" {
+				unknown = append(unknown, &Case{Source: "BLIS", Name: r.text("slug"), Skip: "run whose load is not told"})
+			}
 			return nil
 		}
 		stage, err := strconv.Atoi(r.text("stage"))
@@ -147,7 +151,7 @@ func OpenLoop(dir string, reading Reading) ([]*Case, error) {
 			m[TPOT] = max(0, m[E2E]-m[TTFT]) / float64(max(1, runs[i].Workload.InferencePerf.SharedPrefix.Output-1))
 		}
 	}
-	return cases, nil
+	return append(cases, unknown...), nil
 }
 
 // readLifecycle reads the figures of a run from inference-perf's files, where there are any.

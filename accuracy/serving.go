@@ -33,8 +33,8 @@ const (
 )
 
 // servingColumns are the columns of a serving table that are read.
-var servingColumns = []string{"silicon_data_source", "backend", "backend_version", "model_path", "system", "precision", "mode", "isl", "osl",
-	"batch_size", "tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size", "silicon_ttft_ms", "silicon_tpot_ms"}
+var servingColumns = []string{"silicon_data_source", "backend", "backend_version", "model_path", "system", "precision",
+	"gemm_quant_mode", "mode", "isl", "osl", "batch_size", "tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size", "silicon_ttft_ms", "silicon_tpot_ms"}
 
 // Serving reads a serving table in the columns of aiconfigurator's silicon_sample.csv: one closed-loop benchmark a row,
 // with its mean TTFT and TPOT. Rows that cannot be simulated have a Skip; repetitions are left out.
@@ -104,13 +104,15 @@ func source(r *row) string {
 // benchmark is what a row says of server and load.
 type benchmark struct {
 	source, engine, version, model, precision, gpu string
+	perTensor                                      bool // fp8 weights with one scale a matrix
 	input, output, clients                         int
 	sim.Parallelism
 }
 
 func readBenchmark(r *row) (*benchmark, error) {
 	b := &benchmark{source: source(r), engine: r.text("backend"), version: r.text("backend_version"), model: r.text("model_path"),
-		precision: strings.ToLower(r.text("precision")), gpu: strings.ReplaceAll(r.text("system"), "_", "-")}
+		precision: strings.ToLower(r.text("precision")), gpu: strings.ReplaceAll(r.text("system"), "_", "-"),
+		perTensor: r.text("gemm_quant_mode") == "fp8"}
 	var perRank, expertTensor int
 	if err := r.fill([]field{
 		{"isl", &b.input, 1, 1 << 20}, {"osl", &b.output, 1, 1 << 20}, {"batch_size", &perRank, 1, 1 << 14},
@@ -234,6 +236,9 @@ func (b *benchmark) deployment() (*sim.Deployment, error) {
 		d.Engine.AsyncScheduling = (&models.Deployment{EngineVersion: d.Engine.Version}).AsyncScheduling()
 		d.Engine.MaxNumSeqs = b.clients
 		d.Engine.MaxNumBatchedTokens = max(8192, b.clients)
+	}
+	if b.source == nvidia && b.engine == "trtllm" && b.perTensor {
+		d.DType.KV = "fp8" // as ModelOpt's checkpoints say; with bf16, Qwen3-32B at TP1 would have waited for room
 	}
 	d.Engine.PrefixCaching = false
 	d.Load.Mode, d.Load.Concurrency = "concurrency", b.clients

@@ -58,15 +58,16 @@ func (b *batch) newCase() *Case {
 }
 
 // TokenSweep reads Splitwise's table of Llama-2-70B by prompt, batch and output size (Mutinifni/splitwise-sim,
-// data/perf_model.csv): the time of the prompts and that of a token, without a server around. Repetitions are averaged.
+// data/perf_model.csv): the time of the prompts and that of a token, without a server around. Its whole times are of answers
+// that ended early, and not read. Repetitions are averaged.
 func TokenSweep(path string) ([]*Case, error) {
-	columns := []string{"model", "hardware", "tensor_parallel", "prompt_size", "batch_size", "token_size", "prompt_time", "token_time", "e2e_time"}
+	columns := []string{"model", "hardware", "tensor_parallel", "prompt_size", "batch_size", "token_size", "prompt_time", "token_time"}
 	return readBatches(path, columns, func(r *row) (*batch, error) {
 		b := &batch{source: "Splitwise", model: strings.Replace(r.text("model"), "llama2-", "llama-2-", 1), gpu: sweepGPU(r.text("hardware"))}
 		return b, r.fill([]field{
 			{"tensor_parallel", &b.tensor, 1, 64}, {"prompt_size", &b.input, 1, 1 << 20}, {"batch_size", &b.size, 1, 1 << 10},
 			{"token_size", &b.output, 1, 1 << 20}, {"prompt_time", &b.measured[TTFT], 0, maxLatencyMs},
-			{"token_time", &b.measured[TPOT], 0, maxLatencyMs}, {"e2e_time", &b.measured[E2E], 0, maxLatencyMs}})
+			{"token_time", &b.measured[TPOT], 0, maxLatencyMs}})
 	})
 }
 

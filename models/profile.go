@@ -42,6 +42,16 @@ type Profile struct {
 	Envelope *Envelope `yaml:"envelope,omitempty"`
 }
 
+// DefaultProfile is the name of the profile that was fitted to the deployment's engine on the H100: to models with experts,
+// where the model has some and the catalogue has such a profile, else to all or to dense ones.
+func (d *Deployment) DefaultProfile() string {
+	name := "h100-" + d.WithDefaults().Engine
+	if d.Model.MoELayers() > 0 && slices.Contains(Profiles(), name+"-moe") {
+		return name + "-moe"
+	}
+	return name
+}
+
 // Provenance is where a set of measurements comes from.
 type Provenance struct {
 	Source  string `yaml:"source"` // repository and path

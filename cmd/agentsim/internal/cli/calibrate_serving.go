@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -18,7 +20,7 @@ import (
 // servingFit is the flags of calibrate serving.
 type servingFit struct {
 	engine, models, start, out string
-	fit, leaveOut              []string
+	fit, hold, leaveOut        []string
 	pull, ttft                 float64
 	profile                    models.Profile
 	provenance                 models.Provenance
@@ -66,11 +68,15 @@ coefficient of the host that the data do not tell from others is refused.`,
 	f.StringVar(&s.start, "start", "physical", "profile to begin with; it keeps what is not fitted")
 	f.StringSliceVar(&s.fit, "fit", []string{"linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us",
 		"prefill_token_us", "admission_us"}, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
+	f.StringSliceVar(&s.hold, "hold", nil, "coefficients to hold, `KEY=VALUE`")
 	f.Float64Var(&s.pull, "pull", 0.1, "weight of a factor's squared distance from 1, per row")
 	f.Float64Var(&s.ttft, "ttft-weight", 0.3, "weight of an error in TTFT against one in TPOT")
 	f.StringSliceVar(&s.leaveOut, "leave-out", nil, "also fit without each model, tensor (size) or source")
 	f.StringVar(&s.profile.Name, "name", "fitted", "name of the profile")
+	f.StringVar(&s.profile.Source, "about", "fitted by agentsim calibrate serving to mean TPOT and TTFT of the rows below",
+		"what the profile is, for the file, in a sentence or two")
 	f.StringVar(&s.provenance.Source, "source", "", "where the data come from, for the file (default: DATA)")
+	f.StringVar(&s.provenance.Comment, "comment", "", "what was left out or held, and why, for the file")
 	f.StringVar(&s.provenance.Commit, "commit", "", "their commit")
 	f.StringVar(&s.provenance.Licence, "licence", "not stated", "their licence")
 	f.StringVar(&s.provenance.Date, "date", "", "when they were read")
@@ -123,6 +129,12 @@ func (s *servingFit) run(ctx context.Context, g *Global, args []string) error {
 		return err
 	}
 	s.provenance.Rows, s.provenance.Engine = len(fit.Outcomes), s.engine
+	var gpus []string
+	for _, c := range fitter.Cases {
+		gpus = append(gpus, c.Deployment.GPU)
+	}
+	slices.Sort(gpus)
+	s.provenance.GPU = strings.Join(slices.Compact(gpus), ", ")
 	s.provenance.Source = cmp.Or(s.provenance.Source, strings.Join(args, ", "))
 	p.Fitted = []models.Provenance{s.provenance}
 	text, err := yaml.Marshal(&p)
@@ -160,7 +172,17 @@ func (s *servingFit) fitter(args []string) (*accuracy.Fitter, error) {
 	}
 	f := &accuracy.Fitter{Cases: cases, Start: *start, Free: s.fit, Pull: s.pull, TTFT: s.ttft}
 	f.Start.Name, f.Start.Fitted, f.Start.Errors, f.Start.Envelope = s.profile.Name, nil, nil, nil
-	f.Start.Source = "fitted by agentsim calibrate serving to mean TPOT and TTFT of the rows below"
+	f.Start.Source = s.profile.Source
+	for _, h := range s.hold {
+		key, text, _ := strings.Cut(h, "=")
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, usagef("--hold %s: want KEY=VALUE with a number", h)
+		}
+		if err := accuracy.Set(&f.Start, key, value); err != nil {
+			return nil, usagef("--hold %s: %w", h, err)
+		}
+	}
 	return f, nil
 }
 

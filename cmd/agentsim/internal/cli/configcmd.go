@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/sim"
 )
 
@@ -63,7 +65,7 @@ var keyHelp = map[string]string{
 	"workload.max_context":                "calls longer than the model takes: reject, truncate (keep the head) or split (new chain)",
 	"workload.warm_start":                 "history of sessions that began before the capture is resident where they first run",
 	"models":                              "calls to other models, by glob: serve, drop or fold (they take their recorded time)",
-	"cost.profile":                        "step cost: h100-vllm, h100-sglang, physical, fixed, or a profile file; empty follows engine.kind",
+	"cost.profile":                        "step cost: " + strings.Join(models.Profiles(), ", ") + ", fixed, or a profile file; empty follows engine.kind and the model",
 	"cost.prefill":                        "profile fixed: time of a step with any prefill, added to cost.decode",
 	"cost.decode":                         "profile fixed: time of a step with any decode",
 	"slo.ttft":                            "bound of the time to first token for goodput; 0s is none",
