@@ -148,6 +148,7 @@ func TestServingErrors(t *testing.T) {
 		{"a word for a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,many,500,4,2,1,1,2,1,120.5,17.25\n", `serving.csv:2: isl is "many"`},
 		{"a negative time", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,4,2,1,1,2,1,-1,17.25\n", `silicon_ttft_ms is "-1"`},
 		{"not a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,4,2,1,1,2,1,NaN,17.25\n", `silicon_ttft_ms is "NaN"`},
+		{"too many clients", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,9000,1,1,2,1,1,1,17.25\n", "18000 clients"},
 		{"too few cells", servingHead + "a,s\n", "wrong number of fields"},
 	} {
 		if _, err := Serving(write(t, "serving.csv", test.text)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -18,6 +18,9 @@ const queuedMs = 8000
 // maxLatencyMs bounds a mean latency in a table.
 const maxLatencyMs = 1e8
 
+// maxClients bounds a closed loop.
+const maxClients = 1 << 14
+
 // The sources of serving tables.
 const (
 	inferenceX = "InferenceX"
@@ -40,7 +43,7 @@ var servingColumns = []string{"silicon_data_source", "backend", "backend_version
 // with its mean TTFT and TPOT. Rows that cannot be simulated have a Skip; repetitions are left out.
 //
 // Rows of InferenceX send 10 requests a client with lengths uniform in 0.8 L to L (random-range-ratio 0.8), without prefix
-// caching; see published for the flags of their servers. KV entries of vLLM are taken to be bf16 everywhere: with fp8 the
+// caching; see publications for the flags of their servers. KV entries of vLLM are taken to be bf16 everywhere: with fp8 the
 // rows of Llama-3.1-70B at TP2 would not have waited for room.
 //
 // The flags of the other rows, NVIDIA's own, are not published; what is taken here is what their TTFT shows. SGLang's and
@@ -71,13 +74,13 @@ func Serving(path string) ([]*Case, error) {
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range cases {
 		if c.Skip == "" && slowest[c.server()] > 1.25*c.Parts[0].Measured[TPOT] {
 			c.Apart = "another run of the same server took a quarter longer: other flags, such as speculative decoding"
 		}
-	}
-	if err != nil {
-		return nil, err
 	}
 	return cases, nil
 }
@@ -115,14 +118,16 @@ func readBenchmark(r *row) (*benchmark, error) {
 		perTensor: r.text("gemm_quant_mode") == "fp8"}
 	var perRank, expertTensor int
 	if err := r.fill([]field{
-		{"isl", &b.input, 1, 1 << 20}, {"osl", &b.output, 1, 1 << 20}, {"batch_size", &perRank, 1, 1 << 14},
+		{"isl", &b.input, 1, 1 << 20}, {"osl", &b.output, 1, 1 << 20}, {"batch_size", &perRank, 1, maxClients},
 		{"tp_size", &b.Tensor, 1, 1024}, {"pp_size", &b.Pipeline, 1, 64}, {"attention_dp_size", &b.Data, 0, 1024},
 		{"moe_tp_size", &expertTensor, 0, 1024}, {"moe_ep_size", &b.Expert, 0, 1024},
 	}); err != nil {
 		return nil, err
 	}
 	b.Expert = max(1, b.Expert)
-	b.clients = perRank * max(1, b.Data)
+	if b.clients = perRank * max(1, b.Data); b.clients > maxClients {
+		return nil, fmt.Errorf("%d clients (batch_size times attention_dp_size), want at most %d", b.clients, maxClients)
+	}
 	if b.Data == 0 { // not told, but tp · dp = moe_tp · moe_ep
 		b.Data = max(1, expertTensor*b.Expert/b.Tensor)
 	}
