@@ -269,25 +269,22 @@ func readRuns(path string) ([]openLoopRun, error) {
 
 // readJSON decodes a file of at most 64 MiB.
 func readJSON(path string, into any) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("reading measurements: %w", err)
-	}
-	defer f.Close()
-	if err := json.NewDecoder(io.LimitReader(f, 1<<26)).Decode(into); err != nil {
-		return fmt.Errorf("reading measurements of %s: %w", path, err)
-	}
-	return nil
+	return readFile(path, 1<<26, func(r io.Reader) error { return json.NewDecoder(r).Decode(into) })
 }
 
 // readYAML decodes a file of at most 64 KiB; keys that are not asked for are passed over.
 func readYAML(path string, into any) error {
+	return readFile(path, 1<<16, func(r io.Reader) error { return yaml.NewDecoder(r).Decode(into) })
+}
+
+// readFile decodes at most limit bytes of a file.
+func readFile(path string, limit int64, decode func(io.Reader) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("reading measurements: %w", err)
 	}
 	defer f.Close()
-	if err := yaml.NewDecoder(io.LimitReader(f, 1<<16)).Decode(into); err != nil {
+	if err := decode(io.LimitReader(f, limit)); err != nil {
 		return fmt.Errorf("reading measurements of %s: %w", path, err)
 	}
 	return nil
