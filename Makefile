@@ -31,9 +31,14 @@ bench: build
 	bench/run.sh $(BIN)
 	interop/run.sh
 
-## accuracy: how far predictions are from published measurements (../shared/ground-truth); writes the table into README.md
+## accuracy: how far predictions are from published measurements (../shared/ground-truth); writes the table into README.md, or prints that of TRUTH=DIR
 accuracy:
 	go test ./accuracy -run '^TestAccuracy$$' -count=1 -v -update
+
+## profiles: fit every shipped cost profile again (TRUTH, NAMES: which data, which profiles); takes minutes a profile
+TRUTH ?= ../shared/ground-truth
+profiles: build
+	accuracy/profiles.sh $(BIN) $(TRUTH) models/catalogue/profiles $(NAMES)
 
 ## fuzz: every fuzz target for FUZZTIME (default 20s)
 FUZZTIME ?= 20s
@@ -52,5 +57,5 @@ demo: build
 interop:
 	interop/run.sh
 
-.PHONY: help build test lint bench accuracy fuzz demo interop
+.PHONY: help build test lint bench accuracy profiles fuzz demo interop
 .DEFAULT_GOAL := help

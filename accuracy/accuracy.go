@@ -2,16 +2,15 @@
 // serving engines, rebuilds each deployment and its load, runs the simulator on them and compares. It also fits the
 // host terms of a cost profile to such measurements, around the simulator.
 //
-// A Case is one measured server under one load. The readers (Serving, OpenLoop, Requests, Trace) make cases; Run predicts
-// them; WriteTable sums up the errors; a Fitter searches for the profile with the smallest ones. A StepFitter fits to
-// measured steps, without the simulator.
+// A Case is one measured server under one load. The readers (Read, Requests, Trace) make cases; Run predicts them; Summary
+// sums up the errors; a Fitter searches for the profile with the smallest ones. A StepFitter fits to measured steps,
+// without the simulator.
 package accuracy
 
 import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -34,12 +33,13 @@ const (
 	Throughput                // output tokens per second
 	TTFTP99
 	E2EP99
+	Failed // share of requests that did not complete
 	measures
 )
 
 // String is the measure's name in tables and profiles.
 func (m Measure) String() string {
-	return [...]string{"ttft", "tpot", "e2e", "throughput", "ttft_p99", "e2e_p99"}[m]
+	return [...]string{"ttft", "tpot", "e2e", "throughput", "ttft_p99", "e2e_p99", "failed"}[m]
 }
 
 // Figures holds a value of each measure; 0 where it is not known.
@@ -55,35 +55,60 @@ type Part struct {
 	Group string
 }
 
+// whole is the name of the part that is all of a case.
+const whole = "whole"
+
 // Case is one measured server under one load.
 type Case struct {
 	// Source is the set that it comes from, Name tells it from the others of the set.
 	Source, Name string
 	Deployment   sim.Deployment
 	Parts        []Part
-	// Apart says why it stands outside the summary; "" when it does not.
-	Apart string
+	// Skip says why it is not predicted, Apart why it stands outside the summary; "" when it is, and does not.
+	Skip, Apart string
 	// Queued tells that requests waited long for room: concurrency is not the batch size there, and the figures
 	// hang on the KV capacity more than on the step cost.
 	Queued bool
 	// Table, when set, has the step times, so that of a profile only the host terms count.
 	Table *models.StepTable
 
+	shape   [3]int // of a closed loop: input, output, clients
 	capture func() (*trace.Capture, error)
 	// Where parts are calls: the part of each, and the median time of a measured step.
 	calls map[*trace.Turn]int
 	step  time.Duration
 
-	once sync.Once
-	work *trace.Workload
-	plan *sim.Plan
-	err  error
+	planned, loaded  sync.Once // each is made once, however many profiles are tried
+	plan             *sim.Plan
+	work             *trace.Workload
+	planErr, loadErr error
 }
 
 // Plan is the case's deployment with everything looked up.
 func (c *Case) Plan() (*sim.Plan, error) {
-	c.prepare()
-	return c.plan, c.err
+	c.planned.Do(func() {
+		if c.plan, c.planErr = c.Deployment.Resolve(); c.planErr != nil {
+			c.planErr = fmt.Errorf("case %s of %s: %w", c.Name, c.Source, c.planErr)
+		}
+	})
+	return c.plan, c.planErr
+}
+
+// load is the case's work.
+func (c *Case) load() (*trace.Workload, error) {
+	c.loaded.Do(func() {
+		capture, err := c.capture()
+		if err == nil {
+			err = capture.Link()
+		}
+		if err == nil {
+			c.work, err = capture.Compile(c.outputs())
+		}
+		if err != nil {
+			c.loadErr = fmt.Errorf("building the load of case %s of %s: %w", c.Name, c.Source, err)
+		}
+	})
+	return c.work, c.loadErr
 }
 
 // MoE tells whether the case's model has experts.
@@ -97,44 +122,11 @@ func (c *Case) MoE() bool {
 func Select(cases []*Case, engine string, dense, moe bool) []*Case {
 	var kept []*Case
 	for _, c := range cases {
-		if c.Deployment.Engine.Kind == engine && c.Apart == "" && !c.Queued && (c.MoE() && moe || !c.MoE() && dense) {
+		if c.Deployment.Engine.Kind == engine && c.Skip == "" && c.Apart == "" && !c.Queued && (c.MoE() && moe || !c.MoE() && dense) {
 			kept = append(kept, c)
 		}
 	}
 	return kept
-}
-
-// Read reads the cases of a file or folder: a serving table (see Serving), or the folder of an open-loop campaign (see
-// OpenLoop).
-func Read(path string) ([]*Case, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading measurements: %w", err)
-	}
-	if info.IsDir() {
-		return OpenLoop(path, Repeating)
-	}
-	return Serving(path)
-}
-
-// prepare builds plan and workload once, however many profiles are tried.
-func (c *Case) prepare() {
-	c.once.Do(func() {
-		if c.plan, c.err = c.Deployment.Resolve(); c.err != nil {
-			c.err = fmt.Errorf("case %s of %s: %w", c.Name, c.Source, c.err)
-			return
-		}
-		capture, err := c.capture()
-		if err == nil {
-			err = capture.Link()
-		}
-		if err == nil {
-			c.work, err = capture.Compile(c.outputs())
-		}
-		if err != nil {
-			c.err = fmt.Errorf("building the load of case %s of %s: %w", c.Name, c.Source, err)
-		}
-	})
 }
 
 // outputs is which generated tokens later prompts share: what the deployment says of a trace; published loads share none.
@@ -162,14 +154,19 @@ func (c *Case) Predict(ctx context.Context, profile *models.Profile) ([]Figures,
 }
 
 func (c *Case) simulate(ctx context.Context, profile *models.Profile) (*sim.Result, error) {
-	if c.prepare(); c.err != nil {
-		return nil, c.err
+	resolved, err := c.Plan()
+	if err != nil {
+		return nil, err
 	}
-	return c.simulateWork(ctx, c.work, profile)
+	work, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	return c.simulateWork(ctx, work, resolved, profile)
 }
 
-func (c *Case) simulateWork(ctx context.Context, w *trace.Workload, profile *models.Profile) (*sim.Result, error) {
-	plan := *c.plan
+func (c *Case) simulateWork(ctx context.Context, w *trace.Workload, resolved *sim.Plan, profile *models.Profile) (*sim.Result, error) {
+	plan := *resolved
 	if err := c.price(&plan, profile); err != nil {
 		return nil, fmt.Errorf("case %s of %s: %w", c.Name, c.Source, err)
 	}
@@ -203,11 +200,15 @@ func (c *Case) price(plan *sim.Plan, profile *models.Profile) (err error) {
 func (p *Part) sum(requests []report.Request) Figures {
 	var ttft, e2e []float64
 	var tpot, tokens float64
-	decoded := 0
+	decoded, failed := 0, 0
 	for i := range requests {
 		q := &requests[i]
+		if q.Arrival < p.From || p.To > 0 && q.Arrival >= p.To {
+			continue
+		}
 		one, ok := figuresOf(q)
-		if !ok || q.Arrival < p.From || p.To > 0 && q.Arrival >= p.To {
+		if !ok {
+			failed++
 			continue
 		}
 		ttft = append(ttft, one[TTFT])
@@ -219,6 +220,9 @@ func (p *Part) sum(requests []report.Request) Figures {
 		}
 	}
 	var f Figures
+	if failed > 0 {
+		f[Failed] = float64(failed) / float64(failed+len(ttft))
+	}
 	if len(ttft) == 0 {
 		return f
 	}
@@ -285,9 +289,10 @@ func (o *Outcome) Error(m Measure) float64 {
 	return o.Predicted[m]/o.Part.Measured[m] - 1
 }
 
-// Run predicts all cases, several at a time. Outcomes are in the order of the cases. A nil profile takes that of each
-// deployment. It fails with the first case, in their order, that cannot be simulated.
+// Run predicts all cases but those to skip, several at a time. Outcomes are in the order of the cases. A nil profile takes
+// that of each deployment. It fails with the first case, in their order, that cannot be simulated.
 func Run(ctx context.Context, cases []*Case, profile *models.Profile) ([]Outcome, error) {
+	cases = slices.DeleteFunc(slices.Clone(cases), func(c *Case) bool { return c.Skip != "" })
 	figures := make([][]Figures, len(cases))
 	errs := make([]error, len(cases))
 	next := make(chan int)

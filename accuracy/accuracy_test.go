@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,11 +42,6 @@ func root(t testing.TB) string {
 	return dir
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // write makes a file in a fresh folder and returns its path.
 func write(t testing.TB, name, text string) string {
 	t.Helper()
@@ -71,39 +67,52 @@ func TestScores(t *testing.T) {
 	}
 }
 
-const servingHead = "id,silicon_data_source,backend,backend_version,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,attention_dp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms\n"
+const servingHead = "id,silicon_data_source,backend,backend_version,model_path,system,precision,gemm_quant_mode,mode,isl,osl,batch_size,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms\n"
 
 func TestServing(t *testing.T) {
 	cases, err := Serving(write(t, "serving.csv", servingHead+
-		"a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,1,120.5,17.25\n"+
-		"b,source_file=other.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,1,120.5,17.25\n"+ // the same in another dump
-		"c,source_file=x.csv,sglang,0.5.1.post1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,500,16,2,1,,1,9000,17.25\n"+
-		"d,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,disagg,1000,500,4,2,1,1,1,120.5,17.25\n"))
+		"a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,120.5,17.25\n"+
+		"b,db-dump/2026-04-27,vllm,,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,120.5001,17.25\n"+ // the same in another dump
+		"c,source_file=x.csv,sglang,0.5.1.post1,Qwen/Qwen3-32B,h100_sxm,,,agg,1000,500,16,2,1,,1,1,9000,17.25\n"+
+		"d,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,disagg,1000,500,4,2,1,1,2,1,120.5,17.25\n"+
+		"e,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,100,12\n"+ // the first again, much faster
+		"f,source_file=x.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,,,agg,1000,500,4,1,1,1,1,1,120.5,17.25\n"+
+		"g,source_file=x.csv,vllm,0.18.0,org/Unheard-7B,h100_sxm,,,agg,1000,500,4,1,1,1,1,1,120.5,17.25\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cases) != 2 {
-		t.Fatalf("%d cases, want 2: the second row repeats the first, the last is disaggregated", len(cases))
+	var skips []string
+	for _, c := range cases {
+		skips = append(skips, c.Skip)
+	}
+	if want := []string{"", "", skipDisaggregated, "", skipLayout, skipModel}; !slices.Equal(skips, want) {
+		t.Fatalf("cases are skipped as %q, want %q", skips, want)
 	}
 	c := cases[0]
 	d := &c.Deployment
-	if d.Model != "Llama-3.1-70B" || d.DType.Weights != "fp8" || d.GPU != "h100-sxm" || d.Parallelism.Tensor != 2 ||
+	if d.Model != "llama-3.1-70b" || d.DType.Weights != "fp8" || d.GPU != "h100-sxm" || d.Parallelism.Tensor != 2 ||
 		d.Engine.MaxNumSeqs != 4 || d.Load.Concurrency != 4 || d.Engine.PrefixCaching || c.Queued {
 		t.Errorf("the first row's deployment is %+v", d)
+	}
+	if c.Apart != "" || cases[3].Apart == "" {
+		t.Errorf("of two runs of one server, 17.25 and 12 ms a token, apart are %q and %q; want the second alone", c.Apart, cases[3].Apart)
+	}
+	if c.Source != inferenceX || cases[1].Source != nvidia {
+		t.Errorf("sources are %s and %s", c.Source, cases[1].Source)
 	}
 	// Outputs are 400 to 500 tokens, 450 in the mean: a client makes 450 tokens in 120.5 + 449 · 17.25 ms = 7.866 s.
 	if got, want := c.Parts[0].Measured[Throughput], 450/7.86575; math.Abs(got-want) > 1e-3 {
 		t.Errorf("throughput of a client is %.4f tokens/s, want %.4f", got, want)
 	}
-	c.prepare()
-	if c.err != nil {
-		t.Fatal(c.err)
+	work, err := c.load()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := len(c.work.Calls); n != 40 {
+	if n := len(work.Calls); n != 40 {
 		t.Errorf("%d requests, want 10 a client", n)
 	}
-	for i := range c.work.Calls {
-		if q := &c.work.Calls[i]; q.Input < 800 || q.Input > 1000 || q.Output < 400 || q.Output > 500 {
+	for i := range work.Calls {
+		if q := &work.Calls[i]; q.Input < 800 || q.Input > 1000 || q.Output < 400 || q.Output > 500 {
 			t.Fatalf("request of %d + %d tokens, want 800 to 1000 + 400 to 500", q.Input, q.Output)
 		}
 	}
@@ -112,13 +121,34 @@ func TestServing(t *testing.T) {
 	}
 }
 
+// What aiconfigurator's columns make of InferenceX's servers, and what they were.
+func TestInferenceXLayout(t *testing.T) {
+	for _, test := range []struct {
+		tensor, data, expertTensor, expert int // columns
+		want                               sim.Parallelism
+	}{
+		{8, 1, 8, 1, sim.Parallelism{Tensor: 8, Data: 1, Expert: 1}},
+		{4, 1, 1, 4, sim.Parallelism{Tensor: 4, Data: 1, Expert: 4}},
+		{64, 1, 8, 8, sim.Parallelism{Tensor: 8, Data: 1, Expert: 8}},
+		{1, 64, 8, 8, sim.Parallelism{Tensor: 1, Data: 8, Expert: 8}},
+		{1, 8, 1, 8, sim.Parallelism{Tensor: 1, Data: 8, Expert: 8}},
+		{4, 4, 1, 16, sim.Parallelism{Tensor: 1, Data: 4, Expert: 4}},
+	} {
+		given := sim.Parallelism{Tensor: test.tensor, Data: test.data, Expert: test.expert}
+		if got := inferenceXLayout(given, test.expertTensor); got != test.want {
+			t.Errorf("%+v with moe_tp %d is %+v, want %+v", given, test.expertTensor, got, test.want)
+		}
+	}
+}
+
 func TestServingErrors(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"no header", "", "reading the header"},
 		{"a column is missing", "backend,mode\nvllm,agg\n", `no column "silicon_data_source"`},
-		{"a word for a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,many,500,4,2,1,1,1,120.5,17.25\n", `serving.csv:2: isl is "many"`},
-		{"a negative time", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,1000,500,4,2,1,1,1,-1,17.25\n", `silicon_ttft_ms is "-1"`},
-		{"not a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,agg,1000,500,4,2,1,1,1,NaN,17.25\n", `silicon_ttft_ms is "NaN"`},
+		{"a word for a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,many,500,4,2,1,1,2,1,120.5,17.25\n", `serving.csv:2: isl is "many"`},
+		{"a negative time", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,4,2,1,1,2,1,-1,17.25\n", `silicon_ttft_ms is "-1"`},
+		{"not a number", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,4,2,1,1,2,1,NaN,17.25\n", `silicon_ttft_ms is "NaN"`},
+		{"too many clients", servingHead + "a,s,vllm,0.18.0,m,h100_sxm,,,agg,1000,500,9000,1,1,2,1,1,1,17.25\n", "18000 clients"},
 		{"too few cells", servingHead + "a,s\n", "wrong number of fields"},
 	} {
 		if _, err := Serving(write(t, "serving.csv", test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -129,8 +159,8 @@ func TestServingErrors(t *testing.T) {
 
 // FuzzServing: no table makes the reader panic, and what it reads it can build or refuse.
 func FuzzServing(f *testing.F) {
-	f.Add(servingHead + "a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,agg,1000,500,4,2,1,1,1,120.5,17.25\n")
-	f.Add(servingHead + "a,s,sglang,x,Qwen/Qwen3-32B,h100_sxm,,agg,1,1,1,1,1,2,1,0,1e99\n")
+	f.Add(servingHead + "a,source_file=2026-04-06.csv,vllm,0.18.0,org/Llama-3.1-70B,h100_sxm,fp8,fp8,agg,1000,500,4,2,1,1,2,1,120.5,17.25\n")
+	f.Add(servingHead + "a,s,sglang,x,Qwen/Qwen3-32B,h100_sxm,,,agg,1,1,1,1,1,2,1,1,0,1e99\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		cases, err := Serving(write(t, "serving.csv", text))
 		if err != nil {

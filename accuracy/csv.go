@@ -79,3 +79,28 @@ func (r *row) count(column string, least, most int) (int, error) {
 	}
 	return v, nil
 }
+
+// field is a cell to read into an int or a float64, which must lie in a range. Where it may be 0, an empty cell is 0.
+type field struct {
+	column      string
+	into        any
+	least, most int
+}
+
+// fill reads cells, up to the first that does not hold what it should.
+func (r *row) fill(fields []field) (err error) {
+	for _, f := range fields {
+		switch into := f.into.(type) {
+		case *float64:
+			*into, err = r.number(f.column, float64(f.most))
+		case *int:
+			if f.least > 0 || r.text(f.column) != "" {
+				*into, err = r.count(f.column, f.least, f.most)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package accuracy
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -40,33 +41,54 @@ type requestMeta struct {
 	} `json:"kv_cache"`
 }
 
-// Requests reads the runs of LLMServingSim's validation in dir: calibrate/GPU_MODEL with requests.csv, timeseries.csv and
-// meta.json, and op-tables/GPU_MODEL_tpN.
-func Requests(dir string) ([]*RequestRun, error) {
-	folders, err := filepath.Glob(filepath.Join(dir, "calibrate", "*", "meta.json"))
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(folders)
+// Requests reads the runs of LLMServingSim's validation in dir and its subfolders: folders GPU_MODEL with requests.csv,
+// timeseries.csv and meta.json. Their kernel tables are in op-tables/GPU_MODEL_tpN of a folder above, up to dir, or of one of
+// the folders others.
+func Requests(dir string, others ...string) ([]*RequestRun, error) {
 	var runs []*RequestRun
-	for _, f := range folders {
-		run, err := readRequestRun(dir, filepath.Dir(f))
-		if err != nil {
-			return nil, err
+	err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != "requests.csv" {
+			return err
 		}
-		runs = append(runs, run)
+		run, err := readRequestRun(dir, filepath.Dir(file), others)
+		if err == nil {
+			runs = append(runs, run)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading measurements: %w", err)
 	}
 	return runs, nil
 }
 
-func readRequestRun(dir, folder string) (*RequestRun, error) {
+// above is the path of a name in a folder, in the nearest one above it up to root, or in one of others; "" when none has it.
+func above(folder, root, name string, others []string) string {
+	candidates := []string{folder}
+	for folder != root && folder != filepath.Dir(folder) {
+		folder = filepath.Dir(folder)
+		candidates = append(candidates, folder)
+	}
+	for _, dir := range append(candidates, others...) {
+		if path := filepath.Join(dir, name); exists(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+func readRequestRun(root, folder string, others []string) (*RequestRun, error) {
 	var meta requestMeta
 	if err := readJSON(filepath.Join(folder, "meta.json"), &meta); err != nil {
 		return nil, err
 	}
 	name := filepath.Base(folder)
 	d := sim.Default()
-	d.Model, d.DType = modelName(meta.Model, "")
+	model, weights, err := models.LookupCheckpoint(meta.Model)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", folder, err)
+	}
+	d.Model, d.DType.Weights = model.Name, string(weights)
 	// The GPU only has to be one on which the model fits: step times and KV blocks are given.
 	d.GPU = "h100-sxm"
 	d.Parallelism.Tensor = meta.Engine.Tensor
@@ -77,11 +99,11 @@ func readRequestRun(dir, folder string) (*RequestRun, error) {
 	}
 	d.Load.Mode = "recorded"
 	d.Client.Timeout = 0
-	run := &RequestRun{Case: &Case{Source: "llmservingsim-vllm", Name: name, Deployment: d, Parts: []Part{{Name: "whole"}}}}
+	run := &RequestRun{Case: &Case{Source: "LLMServingSim", Name: name, Deployment: d, Parts: []Part{{Name: whole}}}}
 	if err := run.readTruth(filepath.Join(folder, "requests.csv")); err != nil {
 		return nil, err
 	}
-	err := readRows(filepath.Join(folder, "timeseries.csv"), []string{"running"}, func(r *row) error {
+	err = readRows(filepath.Join(folder, "timeseries.csv"), []string{"running"}, func(r *row) error {
 		n, err := r.number("running", 1e6)
 		run.Running = append(run.Running, n)
 		return err
@@ -89,15 +111,14 @@ func readRequestRun(dir, folder string) (*RequestRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := models.Lookup(d.Model)
-	if err != nil {
+	tables := above(folder, root, filepath.Join("op-tables", fmt.Sprintf("%s_tp%d", name, meta.Engine.Tensor)), others)
+	if tables == "" {
+		run.Skip = "no kernel tables of its GPU"
+		return run, nil
+	}
+	if run.Table, err = readStepTable(tables, model.Layers); err != nil {
 		return nil, err
 	}
-	table, err := readStepTable(filepath.Join(dir, "op-tables", fmt.Sprintf("%s_tp%d", name, meta.Engine.Tensor)), model.Layers)
-	if err != nil {
-		return nil, err
-	}
-	run.Table = table
 	run.Parts[0].Measured = run.Parts[0].sum(run.Truth)
 	run.Parts[0].Measured[Throughput] = 0 // the load is open
 	run.capture = func() (*trace.Capture, error) { return run.arrivals(), nil }
@@ -145,7 +166,8 @@ func (run *RequestRun) arrivals() *trace.Capture {
 
 // RequestErrors is how far a run is from its truth.
 type RequestErrors struct {
-	Name string
+	Name     string
+	Requests int
 	// E2E is the mean absolute relative error of requests' latencies, Bias the mean signed one.
 	E2E, Bias float64
 	// Running is the mean absolute difference of running requests at the logged seconds, as a share of their mean.
@@ -155,7 +177,7 @@ type RequestErrors struct {
 // Compare simulates the run, with the host terms of a profile (nil: that of the deployment), and compares request by
 // request.
 func (run *RequestRun) Compare(ctx context.Context, profile *models.Profile) (RequestErrors, error) {
-	e := RequestErrors{Name: run.Name}
+	e := RequestErrors{Name: run.Name, Requests: len(run.Truth)}
 	res, err := run.simulate(ctx, profile)
 	if err != nil {
 		return e, err

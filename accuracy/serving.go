@@ -1,9 +1,12 @@
 package accuracy
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
+	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/synth"
@@ -15,31 +18,58 @@ const queuedMs = 8000
 // maxLatencyMs bounds a mean latency in a table.
 const maxLatencyMs = 1e8
 
+// maxClients bounds a closed loop.
+const maxClients = 1 << 14
+
+// The sources of serving tables.
+const (
+	inferenceX = "InferenceX"
+	nvidia     = "NVIDIA"
+)
+
+// Why rows are not simulated.
+const (
+	skipDisaggregated = "disaggregated prefill"
+	skipModel         = "model that the catalogue lacks"
+	skipLayout        = "layout that does not fit or divide the model"
+	skipNodes         = "more GPUs than InferenceX's single servers have: disaggregated, in all"
+)
+
+// servingColumns are the columns of a serving table that are read.
+var servingColumns = []string{"silicon_data_source", "backend", "backend_version", "model_path", "system", "precision",
+	"gemm_quant_mode", "mode", "isl", "osl", "batch_size", "tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size", "silicon_ttft_ms", "silicon_tpot_ms"}
+
 // Serving reads a serving table in the columns of aiconfigurator's silicon_sample.csv: one closed-loop benchmark a row,
-// with its mean TTFT and TPOT. Rows of disaggregated servers are left out, and so are repetitions.
+// with its mean TTFT and TPOT. Rows that cannot be simulated have a Skip; repetitions are left out.
 //
-// Rows of InferenceX send 10 requests a client with lengths uniform in 0.8 L to L (random-range-ratio 0.8), to vLLM
-// without prefix caching and with max_num_seqs = concurrency (benchmarks of SemiAnalysisAI/InferenceX @843c6254). KV
-// entries are taken to be bf16 everywhere: with fp8 the rows of Llama-3.1-70B at TP2 would not have waited for room.
+// Rows of InferenceX send 10 requests a client with lengths uniform in 0.8 L to L (random-range-ratio 0.8), without prefix
+// caching; see publications for the flags of their servers. KV entries of vLLM are taken to be bf16 everywhere: with fp8 the
+// rows of Llama-3.1-70B at TP2 would not have waited for room.
 //
-// The flags of the other rows are not published; what is taken here is what their TTFT shows. SGLang's has clients in
-// lockstep: all prompts of a wave come together, as with constant lengths. vLLM's is a quarter to a half of that, and two
-// to three times what evenly spread prompts would have: lengths that vary by 2 % come nearest.
+// The flags of the other rows, NVIDIA's own, are not published; what is taken here is what their TTFT shows. SGLang's and
+// TensorRT-LLM's have clients in lockstep: all prompts of a wave come together, as with constant lengths. vLLM's is a
+// quarter to a half of that, and two to three times what evenly spread prompts would have: lengths that vary by 2 % come
+// nearest.
 func Serving(path string) ([]*Case, error) {
 	var cases []*Case
-	seen := map[string]bool{}
-	err := readRows(path, []string{"silicon_data_source", "backend", "backend_version", "model_path", "system", "precision", "mode", "isl", "osl",
-		"batch_size", "tp_size", "pp_size", "attention_dp_size", "moe_ep_size", "silicon_ttft_ms", "silicon_tpot_ms"}, func(r *row) error {
+	type run struct{ server, figures string }
+	seen := map[run]bool{}
+	slowest := map[string]float64{} // TPOT by server
+	err := readRows(path, servingColumns, func(r *row) error {
 		if r.text("mode") != "agg" {
+			cases = append(cases, &Case{Source: source(r), Name: r.text("model_path"), Skip: skipDisaggregated})
 			return nil
 		}
 		c, err := servingCase(r)
 		if err != nil {
 			return err
 		}
-		key := fmt.Sprintf("%s %.6g %.6g", c.Name, c.Parts[0].Measured[TTFT], c.Parts[0].Measured[TPOT])
-		if !seen[key] {
-			seen[key] = true
+		// Dumps of one run differ in digits, in whether they tell the version and call DeepSeek-R1 V3.
+		m := &c.Parts[0].Measured
+		at := run{c.server(), fmt.Sprintf("%.4g %.4g", m[TTFT], m[TPOT])}
+		if c.Skip != "" || !seen[at] {
+			seen[at] = true
+			slowest[at.server] = max(slowest[at.server], m[TPOT])
 			cases = append(cases, c)
 		}
 		return nil
@@ -47,25 +77,89 @@ func Serving(path string) ([]*Case, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range cases {
+		if c.Skip == "" && slowest[c.server()] > 1.25*c.Parts[0].Measured[TPOT] {
+			c.Apart = "another run of the same server took a quarter longer: other flags, such as speculative decoding"
+		}
+	}
 	return cases, nil
+}
+
+// server is what tells the case's server and load from others, as far as published.
+func (c *Case) server() string {
+	if c.Skip != "" {
+		return c.Name
+	}
+	d := &c.Deployment
+	return fmt.Sprint(d.GPU, d.Engine.Kind, d.Model, d.DType, d.Parallelism, c.shape)
+}
+
+// source is whose measurement a row is. InferenceX's are in dumps, in files named by date, and in two files that compare them
+// with aiconfigurator's predictions.
+func source(r *row) string {
+	from, _, _ := strings.Cut(r.text("silicon_data_source"), ";")
+	if strings.Contains(from, "2026-") || strings.Contains(from, "db-dump") || strings.Contains(from, "gap-analysis.csv") {
+		return inferenceX
+	}
+	return nvidia
+}
+
+// benchmark is what a row says of server and load.
+type benchmark struct {
+	source, engine, version, model, precision, gpu string
+	perTensor                                      bool // fp8 weights with one scale a matrix
+	input, output, clients                         int
+	sim.Parallelism
+}
+
+func readBenchmark(r *row) (*benchmark, error) {
+	b := &benchmark{source: source(r), engine: r.text("backend"), version: r.text("backend_version"), model: r.text("model_path"),
+		precision: strings.ToLower(r.text("precision")), gpu: strings.ReplaceAll(r.text("system"), "_", "-"),
+		perTensor: r.text("gemm_quant_mode") == "fp8"}
+	var perRank, expertTensor int
+	if err := r.fill([]field{
+		{"isl", &b.input, 1, 1 << 20}, {"osl", &b.output, 1, 1 << 20}, {"batch_size", &perRank, 1, maxClients},
+		{"tp_size", &b.Tensor, 1, 1024}, {"pp_size", &b.Pipeline, 1, 64}, {"attention_dp_size", &b.Data, 0, 1024},
+		{"moe_tp_size", &expertTensor, 0, 1024}, {"moe_ep_size", &b.Expert, 0, 1024},
+	}); err != nil {
+		return nil, err
+	}
+	b.Expert = max(1, b.Expert)
+	if b.clients = perRank * max(1, b.Data); b.clients > maxClients {
+		return nil, fmt.Errorf("%d clients (batch_size times attention_dp_size), want at most %d", b.clients, maxClients)
+	}
+	if b.Data == 0 { // not told, but tp · dp = moe_tp · moe_ep
+		b.Data = max(1, expertTensor*b.Expert/b.Tensor)
+	}
+	if b.source == inferenceX {
+		b.Parallelism = inferenceXLayout(b.Parallelism, expertTensor)
+	}
+	return b, nil
+}
+
+// inferenceXLayout undoes what aiconfigurator made of InferenceX's TP, EP and DP-attention, to have tp · dp = moe_tp ·
+// moe_ep: of n GPUs with n experts groups it says moe_tp n and tp or dp n², and of n data-parallel ranks tp n as well. The
+// scripts start data parallelism with --tensor-parallel-size=1 --data-parallel-size=$TP.
+func inferenceXLayout(p sim.Parallelism, expertTensor int) sim.Parallelism {
+	gpus := p.Tensor
+	switch {
+	case p.Expert > 1 && p.Expert == expertTensor:
+		gpus = p.Expert
+	case p.Data > 1:
+		gpus = p.Data
+	}
+	if p.Data > 1 {
+		return sim.Parallelism{Tensor: 1, Pipeline: p.Pipeline, Data: gpus, Expert: gpus}
+	}
+	return sim.Parallelism{Tensor: gpus, Pipeline: p.Pipeline, Data: 1, Expert: min(p.Expert, gpus)}
 }
 
 // servingCase is the deployment and load of a row.
 func servingCase(r *row) (*Case, error) {
-	var ints [6]int
-	for i, f := range []struct {
-		column      string
-		least, most int
-	}{
-		{"isl", 1, 1 << 20}, {"osl", 1, 1 << 20}, {"batch_size", 1, 1 << 14}, {"tp_size", 1, 64}, {"pp_size", 1, 64}, {"moe_ep_size", 1, 1024},
-	} {
-		n, err := r.count(f.column, f.least, f.most)
-		if err != nil {
-			return nil, err
-		}
-		ints[i] = n
+	b, err := readBenchmark(r)
+	if err != nil {
+		return nil, err
 	}
-	isl, osl, clients, tensor := ints[0], ints[1], ints[2], ints[3]
 	ttft, err := r.number("silicon_ttft_ms", maxLatencyMs)
 	if err != nil {
 		return nil, err
@@ -74,63 +168,127 @@ func servingCase(r *row) (*Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := sim.Default()
-	d.Model, d.DType = modelName(r.text("model_path"), r.text("precision"))
-	d.GPU = strings.ReplaceAll(r.text("system"), "_", "-")
-	d.Parallelism = sim.Parallelism{Tensor: tensor, Pipeline: ints[4], Data: 1, Expert: ints[5]}
-	if dp := r.text("attention_dp_size"); dp != "" && dp != "1" {
-		if d.Parallelism.Data, err = r.count("attention_dp_size", 1, 64); err != nil {
-			return nil, err
-		}
+	c := &Case{Source: b.source, Queued: ttft > queuedMs}
+	p := b.Parallelism
+	c.Name = fmt.Sprintf("%s %s %s %s %s tp%d dp%d ep%d %d/%d c%d", b.gpu, b.engine, b.version, b.model, b.precision, p.Tensor, p.Data, p.Expert, b.input, b.output, b.clients)
+	c.Parts = []Part{{Name: whole, Measured: Figures{TTFT: ttft, TPOT: tpot}}}
+	d, err := b.deployment()
+	if err != nil {
+		c.Skip = skipModel
+		return c, nil
 	}
-	if d.Engine.Kind = r.text("backend"); d.Engine.Kind == "vllm" {
-		d.Engine.Version = r.text("backend_version")
-		d.Engine.MaxNumSeqs = clients
-		d.Engine.MaxNumBatchedTokens = max(8192, clients)
-	}
-	d.Engine.PrefixCaching = false
-	d.Load.Mode, d.Load.Concurrency = "concurrency", clients
-	d.Client.Timeout = 0
-	inferenceX := strings.Contains(r.text("silicon_data_source"), "2026-") || strings.Contains(r.text("silicon_data_source"), "db-dump")
-	short := 1.0
-	if d.Engine.Kind == "vllm" {
+	c.Deployment = *d
+	short, prompts := 1.0, 10
+	switch {
+	case b.source == inferenceX:
+		short = 0.8
+		prompts = b.publish(&c.Deployment)
+	case b.engine == "vllm":
 		short = 0.98
 	}
-	if inferenceX {
-		short = 0.8
-		d.Engine.MaxModelLen = 10240
+	c.shape = [3]int{b.input, b.output, b.clients}
+	c.capture = func() (*trace.Capture, error) {
+		return synth.Generate("plain", synth.Options{Programs: prompts * b.clients, Seed: 1, Set: []string{
+			fmt.Sprintf("input=%d:%d", max(1, int(short*float64(b.input))), b.input),
+			fmt.Sprintf("output=%d:%d", max(1, int(short*float64(b.output))), b.output), "rate=0"}})
 	}
-	c := &Case{
-		Source:     "aic-silicon-serving",
-		Name:       fmt.Sprintf("%s %s %s tp%d ep%d %d/%d c%d", d.Engine.Kind, r.text("backend_version"), d.Model, tensor, ints[5], isl, osl, clients),
-		Deployment: d,
-		Queued:     ttft > queuedMs,
-		capture: func() (*trace.Capture, error) {
-			return synth.Generate("plain", synth.Options{Programs: 10 * clients, Seed: 1, Set: []string{
-				fmt.Sprintf("input=%d:%d", max(1, int(short*float64(isl))), isl),
-				fmt.Sprintf("output=%d:%d", max(1, int(short*float64(osl))), osl), "rate=0"}})
-		},
-	}
-	measured := Figures{TTFT: ttft, TPOT: tpot}
-	output := (1 + short) / 2 * float64(osl)
+	measured := &c.Parts[0].Measured
+	output := (1 + short) / 2 * float64(b.output)
 	measured[E2E] = ttft + (output-1)*tpot
-	measured[Throughput] = closedLoop(output, measured)
-	c.Parts = []Part{{Name: "whole", Measured: measured}}
-	if clients >= 512 {
-		c.Apart = "tokens come faster than with an eighth of the clients: the batch is unknown"
+	measured[Throughput] = closedLoop(output, *measured)
+	c.Apart = b.apart(r)
+	if _, err := c.Plan(); err != nil {
+		c.Skip = skipLayout
+	} else if b.source == inferenceX && p.Tensor*p.Data > 8 {
+		c.Skip = skipNodes
 	}
 	return c, nil
 }
 
-// modelName splits what a data set calls a model into our name and number formats; "" is the model's own.
-func modelName(path, precision string) (string, sim.DType) {
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	var d sim.DType
-	if base, ok := strings.CutSuffix(name, "-FP8-dynamic"); ok {
-		name, d.Weights = base, "fp8"
+// apart says why a row cannot be explained by what is published of it.
+func (b *benchmark) apart(r *row) string {
+	switch {
+	case b.source == inferenceX && b.gpu == "h100-sxm" && b.engine == "vllm" && b.clients >= 512:
+		return "tokens come faster than with an eighth of the clients: the batch is unknown"
+	case b.source == nvidia && strings.Contains(r.text("silicon_data_source"), "gtl_job_id"):
+		return "Dynamo with several workers, of which neither number nor load is published"
+	case b.source == nvidia && b.gpu == "h200-sxm" && b.engine == "vllm" && b.model == "nvidia/Llama-3.1-8B-Instruct-FP8":
+		return "prompts come faster than the GPU can compute them (up to nine tenths of its peak at TP1): a prefix cache, or shorter ones"
 	}
-	if strings.EqualFold(precision, "fp8") {
-		d.Weights = "fp8"
+	return ""
+}
+
+// deployment is the server of a benchmark, but for the flags that InferenceX publishes.
+func (b *benchmark) deployment() (*sim.Deployment, error) {
+	model, weights, err := models.LookupCheckpoint(b.model)
+	if err != nil {
+		return nil, err
 	}
-	return name, d
+	d := sim.Default()
+	d.Model, d.GPU, d.Parallelism = model.Name, b.gpu, b.Parallelism
+	d.DType.Weights = string(weights)
+	switch {
+	case model.DType == models.MXFP4: // the only format there is, whatever a row calls it
+	case b.precision == "fp4":
+		d.DType.Weights = string(models.NVFP4)
+	case b.precision != "":
+		d.DType.Weights = b.precision
+	}
+	if d.Engine.Kind = b.engine; d.Engine.Kind == "vllm" {
+		if _, err := strconv.ParseFloat(b.version[:max(0, strings.LastIndexByte(b.version, '.'))], 64); err == nil {
+			d.Engine.Version = b.version // not "nightly-..."
+		}
+		d.Engine.MaxNumSeqs = b.clients
+		d.Engine.MaxNumBatchedTokens = max(8192, b.clients)
+	}
+	if b.source == nvidia && b.engine == "trtllm" && b.perTensor {
+		d.DType.KV = "fp8" // as ModelOpt's checkpoints say; with bf16, Qwen3-32B at TP1 would have waited for room
+	}
+	d.Engine.PrefixCaching = false
+	d.Load.Mode, d.Load.Concurrency = "concurrency", b.clients
+	d.Client.Timeout = 0
+	return &d, nil
+}
+
+// publication is what a script of InferenceX tells of a server (SemiAnalysisAI/InferenceX, benchmarks/single_node
+// @34bc7c40 and benchmarks @73ef9225); 0 is the engine's default.
+type publication struct {
+	engine, model, gpu string // gpu "" is all
+	weights            string // "" is all
+	chunk, sequences   int
+	memory             float64
+	kv                 string
+	prompts            int // requests a client; 0 is 10
+}
+
+var publications = []publication{
+	{engine: "sglang", model: "deepseek-r1", gpu: "h200-sxm", chunk: 32768, sequences: 256, memory: 0.82},
+	{engine: "sglang", model: "deepseek-r1", weights: "nvfp4", chunk: 16384, sequences: 256, memory: 0.85, kv: "fp8"},
+	{engine: "sglang", model: "deepseek-r1", weights: "fp8", chunk: 32768, sequences: 128, memory: 0.82, kv: "fp8"},
+	{engine: "sglang", model: "qwen3.5-397b-a17b", gpu: "h200-sxm", chunk: 16384, sequences: 128, memory: 0.8, kv: "fp8"},
+	{engine: "sglang", model: "qwen3.5-397b-a17b", chunk: 32768, sequences: 128, memory: 0.82, kv: "fp8"},
+	{engine: "sglang", model: "glm-5", memory: 0.85, prompts: 5},
+	{engine: "trtllm", model: "gpt-oss-120b", chunk: 20000, memory: 0.85},
+	{engine: "trtllm", model: "deepseek-r1", memory: 0.75, kv: "fp8"},
+	{engine: "trtllm", model: "llama-3.1-70b", kv: "fp8"},
+}
+
+// publish sets the flags that InferenceX's script for the server has, and returns the requests that a client sends.
+func (b *benchmark) publish(d *sim.Deployment) (prompts int) {
+	d.Engine.MaxModelLen = 10240
+	if d.Model == "deepseek-v3" { // InferenceX runs R1 alone; a dump names its architecture
+		d.Model = "deepseek-r1"
+	}
+	for _, p := range publications {
+		if p.engine != b.engine || p.model != d.Model || p.gpu != "" && p.gpu != b.gpu || p.weights != "" && p.weights != d.DType.Weights {
+			continue
+		}
+		d.Engine.MaxNumBatchedTokens, d.Engine.MaxNumSeqs, d.Engine.GPUMemoryUtilization = p.chunk, p.sequences, p.memory
+		if p.engine == "sglang" {
+			d.Engine.MaxPrefillTokens = p.chunk
+		}
+		d.DType.KV = p.kv
+		return cmp.Or(p.prompts, 10)
+	}
+	return 10
 }

@@ -58,6 +58,19 @@ func lookUpTerms(keys []string) ([]*term, error) {
 	return found, nil
 }
 
+// Set gives a coefficient of a profile a value.
+func Set(p *models.Profile, key string, value float64) error {
+	found, err := lookUpTerms([]string{key})
+	if err != nil {
+		return err
+	}
+	if t := found[0]; !(value >= t.least && value <= t.most) {
+		return fmt.Errorf("%s is %g, want %g to %g", key, value, t.least, t.most)
+	}
+	*found[0].of(p) = value
+	return nil
+}
+
 // valuesOf are the values of coefficients in a profile.
 func valuesOf(free []*term, p *models.Profile) []float64 {
 	values := make([]float64, len(free))

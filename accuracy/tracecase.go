@@ -59,14 +59,19 @@ func log4(n int) int { return (bits.Len(uint(n)) + 1) / 2 }
 // traces are simulated several times, with arrivals put off by up to a step, and the mean logarithms are taken.
 func (c *Case) predictCalls(ctx context.Context, profile *models.Profile) ([]Figures, error) {
 	const enough, most = 1 << 15, 8
-	if c.prepare(); c.err != nil {
-		return nil, c.err
+	plan, err := c.Plan()
+	if err != nil {
+		return nil, err
 	}
-	replicas := max(1, min(most, enough/len(c.work.Calls)))
+	work, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	replicas := max(1, min(most, enough/len(work.Calls)))
 	results, errs := make([]*sim.Result, replicas), make([]error, replicas)
 	var wg sync.WaitGroup
 	for i := range replicas {
-		wg.Go(func() { results[i], errs[i] = c.simulateWork(ctx, c.putOff(uint64(i)), profile) })
+		wg.Go(func() { results[i], errs[i] = c.simulateWork(ctx, c.putOff(uint64(i)), plan, profile) })
 	}
 	wg.Wait()
 	logs, known := make([]Figures, len(c.Parts)), make([]Figures, len(c.Parts))
@@ -76,7 +81,7 @@ func (c *Case) predictCalls(ctx context.Context, profile *models.Profile) ([]Fig
 		}
 		for j := range res.Requests {
 			q := &res.Requests[j]
-			part, ok := c.calls[c.work.Calls[q.Turn].Turn]
+			part, ok := c.calls[work.Calls[q.Turn].Turn]
 			if !ok {
 				continue
 			}

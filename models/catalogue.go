@@ -15,7 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-//go:embed catalogue/*.yaml
+//go:embed catalogue/*.yaml catalogue/profiles
 var catalogueFiles embed.FS
 
 // The catalogues, each read once.
@@ -23,7 +23,7 @@ var (
 	modelCatalogue   = sync.OnceValues(func() ([]*Model, error) { return readCatalogue[Model]("models.yaml") })
 	gpuCatalogue     = sync.OnceValues(func() ([]*GPU, error) { return readCatalogue[GPU]("gpus.yaml") })
 	opsCatalogue     = sync.OnceValues(func() ([]*Ops, error) { return readCatalogue[Ops]("ops.yaml") })
-	profileCatalogue = sync.OnceValues(func() ([]*Profile, error) { return readCatalogue[Profile]("profiles.yaml") })
+	profileCatalogue = sync.OnceValues(readProfiles)
 )
 
 // readCatalogue decodes one embedded file and checks each of its entries.
@@ -43,6 +43,33 @@ func readCatalogue[T any, P interface {
 		if err := entry.Validate(); err != nil {
 			return nil, fmt.Errorf("reading the catalogue %s: %w", file, err)
 		}
+	}
+	return list, nil
+}
+
+// readProfiles reads the profiles of profiles.yaml, then those of the files in profiles, one each, in the order of their names.
+func readProfiles() ([]*Profile, error) {
+	list, err := readCatalogue[Profile]("profiles.yaml")
+	if err != nil {
+		return nil, err
+	}
+	files, err := catalogueFiles.ReadDir("catalogue/profiles")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		data, err := catalogueFiles.ReadFile("catalogue/profiles/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		p := new(Profile)
+		if err := decodeStrict(data, p); err != nil {
+			return nil, fmt.Errorf("reading the catalogue profiles/%s: %w", f.Name(), err)
+		}
+		if err := p.Validate(); err != nil {
+			return nil, fmt.Errorf("reading the catalogue profiles/%s: %w", f.Name(), err)
+		}
+		list = append(list, p)
 	}
 	return list, nil
 }

@@ -3,6 +3,7 @@ package models
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,6 +30,11 @@ func TestCatalogues(t *testing.T) {
 			}
 			seen[name] = m.Name
 		}
+	}
+	profiles := Profiles()
+	slices.Sort(profiles)
+	if unique := slices.Compact(slices.Clone(profiles)); len(unique) != len(profiles) {
+		t.Errorf("profiles are %q: one is in profiles.yaml and in a file of profiles/", profiles)
 	}
 	if got := Models()[0]; got != "llama-3.1-8b" {
 		t.Errorf("the first model is %s, want the catalogue's order", got)
@@ -64,7 +70,7 @@ func TestUnknownNames(t *testing.T) {
 		{modelErr, `unknown model "qwen3-41b"; the nearest known are qwen3-8b, qwen3-14b, qwen3-32b (want a catalogue name or a path to a config.json)`},
 		{missingErr, "reading a model's config.json: open no/such/config.json: no such file or directory"},
 		{gpuErr, `unknown gpu "h20-sxm"; the nearest known are h200-sxm, h100-sxm, b200-sxm`},
-		{profileErr, `unknown cost profile "h100-vlm"; the nearest known are h100-vllm, h100-sglang, physical (want a catalogue name or a path to a .yaml file)`},
+		{profileErr, `unknown cost profile "h100-vlm"; the nearest known are h100-vllm, h100-trtllm, h100-sglang (want a catalogue name or a path to a .yaml file)`},
 	} {
 		if c.err == nil || c.err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", c.err, c.want)
@@ -102,6 +108,24 @@ func TestEditDistance(t *testing.T) {
 	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"h100", "h200", 1}, {"kitten", "sitting", 3}} {
 		if got := EditDistance(c.a, c.b); got != c.want {
 			t.Errorf("EditDistance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// Models with experts get a profile of their own where the engine has one.
+func TestDefaultProfile(t *testing.T) {
+	for _, c := range []struct{ engine, model, want string }{
+		{EngineVLLM, "qwen3-32b", "h100-vllm"},
+		{EngineSGLang, "qwen3-32b", "h100-sglang"},
+		{EngineSGLang, "qwen3-235b-a22b", "h100-sglang-moe"},
+		{EngineTRTLLM, "qwen3-32b", "h100-trtllm"},
+		{EngineTRTLLM, "gpt-oss-120b", "h100-trtllm-moe"},
+	} {
+		d := Deployment{Model: lookup(t, c.model), GPU: gpu(t, "h100-sxm"), Engine: c.engine}
+		if got := d.DefaultProfile(); got != c.want {
+			t.Errorf("%s with %s takes profile %s, want %s", c.engine, c.model, got, c.want)
+		} else if _, err := LookupProfile(got); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -39,6 +40,16 @@ type Profile struct {
 	Errors []FitError `yaml:"errors,omitempty"`
 	// Envelope is where the measurements lie; nil when there are none.
 	Envelope *Envelope `yaml:"envelope,omitempty"`
+}
+
+// DefaultProfile is the name of the profile that was fitted to the deployment's engine on the H100: to models with experts,
+// where the model has some and the catalogue has such a profile, else to all or to dense ones.
+func (d *Deployment) DefaultProfile() string {
+	name := "h100-" + d.WithDefaults().Engine
+	if d.Model.MoELayers() > 0 && slices.Contains(Profiles(), name+"-moe") {
+		return name + "-moe"
+	}
+	return name
 }
 
 // Provenance is where a set of measurements comes from.

@@ -159,7 +159,7 @@ type Workload struct {
 	WarmStart bool `yaml:"warm_start"`
 }
 
-// Cost names the step cost profile. Profile "fixed" takes Prefill and Decode as constant step times.
+// Cost names the step cost profile; "" takes the one that was fitted to the engine and to such models. Profile "fixed" takes Prefill and Decode as constant step times.
 type Cost struct {
 	Profile string        `yaml:"profile"`
 	Prefill time.Duration `yaml:"prefill"`
@@ -213,11 +213,6 @@ func (d *Deployment) fillDefaults() error {
 	e.MaxPrefillTokens = cmp.Or(e.MaxPrefillTokens, of.MaxPrefillTokens)
 	e.ScheduleConservativeness = cmp.Or(e.ScheduleConservativeness, of.ScheduleConservativeness)
 	e.Admission = cmp.Or(e.Admission, of.Admission)
-	profile := "h100-vllm"
-	if e.Kind == "sglang" {
-		profile = "h100-sglang"
-	}
-	d.Cost.Profile = cmp.Or(d.Cost.Profile, profile)
 	return nil
 }
 

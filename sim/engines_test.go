@@ -79,7 +79,7 @@ func TestEngineDefaults(t *testing.T) {
 			MaxPrefillTokens: 16384, ScheduleConservativeness: 1, AsyncScheduling: "false"}, "h100-sglang"},
 		{Engine{Kind: "sglang", BlockSize: 64, MaxNumBatchedTokens: 4096}, Engine{Version: "0.5", BlockSize: 64, MaxNumSeqs: 2048,
 			MaxNumBatchedTokens: 4096, MaxPrefillTokens: 16384, ScheduleConservativeness: 1, AsyncScheduling: "false"}, "h100-sglang"},
-		{Engine{Kind: "trtllm"}, Engine{Version: "1.0", BlockSize: 32, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192, AsyncScheduling: "false"}, "h100-vllm"},
+		{Engine{Kind: "trtllm"}, Engine{Version: "1.0", BlockSize: 32, MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192, AsyncScheduling: "false"}, "h100-trtllm"},
 	} {
 		d := Default()
 		d.Model = "qwen3-14b"

@@ -135,6 +135,9 @@ func (p *Plan) resolveHardware() error {
 	if p.Capacity, err = h.Capacity(); err != nil {
 		return bad("model", "%v", err)
 	}
+	if p.Deployment.Cost.Profile == "" {
+		p.Deployment.Cost.Profile = h.DefaultProfile()
+	}
 	if p.Deployment.Cost.Profile == "fixed" {
 		c := p.Deployment.Cost
 		if c.Prefill < 0 || c.Decode < 0 || c.Prefill+c.Decode <= 0 || c.Prefill > time.Hour || c.Decode > time.Hour {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -34,10 +35,10 @@ The last three write a profile, which predict takes as cost.profile.`,
 
 // profileFit is the flags of the commands that fit a profile, and what they share.
 type profileFit struct {
-	start, out, name string
-	fit              []string
-	pull             float64
-	provenance       models.Provenance
+	start, out, name, about string
+	fit, hold               []string
+	pull                    float64
+	provenance              models.Provenance
 }
 
 // addFlags adds the flags; free are the coefficients that are fitted unless --fit says otherwise.
@@ -45,8 +46,11 @@ func (p *profileFit) addFlags(cmd *cobra.Command, free ...string) {
 	f := cmd.Flags()
 	f.StringVar(&p.start, "start", "physical", "profile to begin with; it keeps what is not fitted")
 	f.StringSliceVar(&p.fit, "fit", free, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
+	f.StringSliceVar(&p.hold, "hold", nil, "coefficients to hold, `KEY=VALUE`")
 	f.Float64Var(&p.pull, "pull", 0.1, "weight of a factor's squared distance from 1, per measurement")
 	f.StringVar(&p.name, "name", "fitted", "name of the profile")
+	f.StringVar(&p.about, "about", "", "what the profile is, for the file, in a sentence or two")
+	f.StringVar(&p.provenance.Comment, "comment", "", "what was left out or held, and why, for the file")
 	f.StringVar(&p.provenance.Source, "source", "", "where the data come from, for the file (default: the arguments)")
 	f.StringVar(&p.provenance.Commit, "commit", "", "their commit")
 	f.StringVar(&p.provenance.Licence, "licence", "not stated", "their licence")
@@ -69,16 +73,26 @@ func (p *profileFit) begin(source string) (models.Profile, error) {
 		return models.Profile{}, usagef("%w", err)
 	}
 	begun := *start
-	begun.Name, begun.Source, begun.Fitted, begun.Errors, begun.Envelope = p.name, source, nil, nil, nil
+	begun.Name, begun.Source, begun.Fitted, begun.Errors, begun.Envelope = p.name, cmp.Or(p.about, source), nil, nil, nil
+	for _, h := range p.hold {
+		key, text, _ := strings.Cut(h, "=")
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return models.Profile{}, usagef("--hold %s: want KEY=VALUE with a number", h)
+		}
+		if err := accuracy.Set(&begun, key, value); err != nil {
+			return models.Profile{}, usagef("--hold %s: %w", h, err)
+		}
+	}
 	return begun, nil
 }
 
 // write writes the profile with where its data come from, if a file was named.
-func (p *profileFit) write(profile *models.Profile, args []string, rows int, engine string) error {
+func (p *profileFit) write(profile *models.Profile, args []string, rows int, engine, gpu string) error {
 	if p.out == "" {
 		return nil
 	}
-	p.provenance.Rows, p.provenance.Engine = rows, engine
+	p.provenance.Rows, p.provenance.Engine, p.provenance.GPU = rows, engine, gpu
 	p.provenance.Source = cmp.Or(p.provenance.Source, strings.Join(args, ", "))
 	profile.Fitted = []models.Provenance{p.provenance}
 	text, err := yaml.Marshal(profile)
@@ -132,7 +146,17 @@ func (p *profileFit) fitCases(ctx context.Context, g *Global, f *accuracy.Fitter
 			return err
 		}
 	}
-	return p.write(&profile, args, len(fit.Outcomes), engine)
+	return p.write(&profile, args, len(fit.Outcomes), engine, gpusOf(f.Cases))
+}
+
+// gpusOf names the GPUs of the cases.
+func gpusOf(cases []*accuracy.Case) string {
+	var gpus []string
+	for _, c := range cases {
+		gpus = append(gpus, c.Deployment.GPU)
+	}
+	slices.Sort(gpus)
+	return strings.Join(slices.Compact(gpus), ", ")
 }
 
 // refusal turns what data cannot tell into wrong usage, with the way out.

@@ -163,7 +163,7 @@ func (s *stepFit) run(g *Global, f *accuracy.StepFitter, args []string) error {
 		fmt.Fprintf(g.Stdout, "| %s | %d | %s | %s |\n", e.name, e.fitted.Rows, percents(e.fitted), percents(e.held))
 	}
 	profile.Envelope = f.Envelope()
-	return s.write(&profile, args, len(f.Steps), f.Plan.Engine.Kind+" "+f.Plan.Engine.Version)
+	return s.write(&profile, args, len(f.Steps), f.Plan.Engine.Kind+" "+f.Plan.Engine.Version, f.Plan.GPU)
 }
 
 func percents(s accuracy.Score) string {
