@@ -70,9 +70,10 @@ type Case struct {
 	Table *models.StepTable
 
 	capture func() (*trace.Capture, error)
-	// Where parts are calls: the part of each, and the median time of a measured step.
-	calls map[*trace.Turn]int
-	step  time.Duration
+	// Where parts are calls: the part of each, the median time of a measured step, and the workloads that are simulated.
+	calls    map[*trace.Turn]int
+	step     time.Duration
+	replicas []*trace.Workload
 
 	once sync.Once
 	work *trace.Workload
@@ -133,6 +134,10 @@ func (c *Case) prepare() {
 		}
 		if err != nil {
 			c.err = fmt.Errorf("building the load of case %s of %s: %w", c.Name, c.Source, err)
+			return
+		}
+		if c.calls != nil {
+			c.replicate()
 		}
 	})
 }
