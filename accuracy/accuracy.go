@@ -74,9 +74,10 @@ type Case struct {
 
 	shape   [3]int // of a closed loop: input, output, clients
 	capture func() (*trace.Capture, error)
-	// Where parts are calls: the part of each, and the median time of a measured step.
-	calls map[*trace.Turn]int
-	step  time.Duration
+	// Where parts are calls: the part of each, the median time of a measured step, and the workloads that are simulated.
+	calls    map[*trace.Turn]int
+	step     time.Duration
+	replicas []*trace.Workload
 
 	planned, loaded  sync.Once // each is made once, however many profiles are tried
 	plan             *sim.Plan
@@ -106,6 +107,10 @@ func (c *Case) load() (*trace.Workload, error) {
 		}
 		if err != nil {
 			c.loadErr = fmt.Errorf("building the load of case %s of %s: %w", c.Name, c.Source, err)
+			return
+		}
+		if c.calls != nil {
+			c.replicate()
 		}
 	})
 	return c.work, c.loadErr

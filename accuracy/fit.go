@@ -1,7 +1,6 @@
 package accuracy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -25,9 +24,6 @@ type Fitter struct {
 	Pull float64
 	// TTFT is the weight of an error in TTFT against one in TPOT.
 	TTFT float64
-	// Reach is how far a coefficient is moved to see its effect, in units of a change that matters; 0 stands for 1.
-	// Where rows are few calls, which step a call joins hides the effect of smaller moves.
-	Reach float64
 
 	left func(*Outcome) bool // which measurements do not count; nil for none
 }
@@ -67,6 +63,9 @@ type search struct {
 	row     []int
 	weights []float64 // of the residuals
 	pulled  float64   // weight of a factor's squared distance from 1
+	// moves are how far each coefficient is moved to see its effect.
+	moves []float64
+	calls bool // rows are calls
 }
 
 func (f *Fitter) newSearch() (*search, error) {
@@ -75,32 +74,29 @@ func (f *Fitter) newSearch() (*search, error) {
 		return nil, err
 	}
 	s := &search{Fitter: f, free: free, values: valuesOf(free, &f.Start)}
-	var sizes []float64
+	for _, t := range free {
+		s.moves = append(s.moves, t.unit)
+	}
+	rows := 0
 	for _, c := range f.Cases {
-		rows := map[string]int{}
+		s.calls = s.calls || c.calls != nil
+		groups := map[string]int{}
 		for i := range c.Parts {
 			part := &c.Parts[i]
 			if f.left != nil && f.left(&Outcome{Case: c, Part: part}) {
 				s.row = append(s.row, -1)
 				continue
 			}
-			at, ok := rows[part.Group]
+			at, ok := groups[part.Group]
 			if !ok || part.Group == "" {
-				at = len(sizes)
-				rows[part.Group] = at
-				sizes = append(sizes, 0)
+				at = rows
+				groups[part.Group] = at
+				rows++
 			}
 			s.row = append(s.row, at)
-			sizes[at]++
 		}
 	}
-	for _, size := range sizes {
-		s.weights = append(s.weights, math.Sqrt(size))
-		s.pulled += s.Pull * math.Sqrt(size)
-	}
-	for _, weight := range s.weights {
-		s.weights = append(s.weights, weight*f.TTFT)
-	}
+	s.weights = make([]float64, 2*rows)
 	return s, nil
 }
 
@@ -112,29 +108,64 @@ func (s *search) equations(effects *mat.Dense) *equations {
 	return &equations{free: s.free, effects: effects, weights: s.weights, pull: s.pulled}
 }
 
-// residuals are the logarithms of predicted over measured figures, means by row.
-func (s *search) residuals(ctx context.Context, values []float64) ([]float64, error) {
+// rowErrors are the logarithms of predicted over measured figures of the calls or parts of each row: how many are known,
+// their mean, and the sum of their squared distances from it.
+type rowErrors struct{ known, mean, squares []float64 }
+
+func (s *search) rowErrors(ctx context.Context, values []float64) (rowErrors, error) {
+	n := len(s.weights)
+	r := rowErrors{make([]float64, n), make([]float64, n), make([]float64, n)}
 	outcomes, err := Run(ctx, s.Cases, s.with(values))
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	rows := len(s.weights) / 2
-	sums, known := make([]float64, 2*rows), make([]float64, 2*rows)
 	for i := range outcomes {
 		if s.row[i] < 0 {
 			continue
 		}
-		for m, at := range [...]int{TPOT: s.row[i], TTFT: rows + s.row[i]} {
-			if e, ok := logError(&outcomes[i], Measure(m)); ok {
-				sums[at] += e
-				known[at]++
+		for m, at := range [...]int{TPOT: s.row[i], TTFT: n/2 + s.row[i]} {
+			if e, ok := logError(&outcomes[i], Measure(m)); ok { // Welford's sums
+				off := e - r.mean[at]
+				r.known[at]++
+				r.mean[at] += off / r.known[at]
+				r.squares[at] += off * (e - r.mean[at])
 			}
 		}
 	}
-	for i, n := range known {
-		sums[i] /= max(1, n)
+	return r, nil
+}
+
+// residuals are the mean errors of the rows.
+func (s *search) residuals(ctx context.Context, values []float64) ([]float64, error) {
+	r, err := s.rowErrors(ctx, values)
+	return r.mean, err
+}
+
+// weigh sets the weights of the rows by how well their means are known: 1 for a part by itself, less where calls scatter
+// and are few.
+func (s *search) weigh(ctx context.Context) error {
+	r, err := s.rowErrors(ctx, s.values)
+	if err != nil {
+		return err
 	}
-	return sums, nil
+	half := len(s.weights) / 2
+	s.pulled = 0
+	for m, factor := range [...]float64{1, s.TTFT} {
+		first, last := m*half, (m+1)*half
+		squares, freedom := 0.0, 0.0
+		for i := first; i < last; i++ {
+			squares += r.squares[i]
+			freedom += max(0, r.known[i]-1)
+		}
+		scatter := math.Sqrt(squares / max(1, freedom))
+		for i := first; i < last; i++ {
+			s.weights[i] = factor * softest / (softest + scatter/math.Sqrt(max(1, r.known[i])))
+			if m == 0 {
+				s.pulled += s.Pull * s.weights[i]
+			}
+		}
+	}
+	return nil
 }
 
 // logError is the logarithm of a predicted over a measured figure, where both are known.
@@ -157,14 +188,39 @@ func (s *search) loss(residuals, values []float64) float64 {
 	return sum
 }
 
-// effects is the derivative of each residual by each free coefficient, by simulating changes of so many units.
-func (s *search) effects(ctx context.Context, at []float64, reach float64) (*mat.Dense, error) {
+// widenMoves doubles the moves until they change the residuals by a twentieth: which step a call joins hides the effect of
+// smaller ones.
+func (s *search) widenMoves(ctx context.Context, at []float64) error {
+	for k := range s.free {
+		for range 8 {
+			values := append([]float64(nil), s.values...)
+			values[k] += s.moves[k]
+			moved, err := s.residuals(ctx, values)
+			if err != nil {
+				return err
+			}
+			change, weights := 0.0, 0.0
+			for i, w := range s.weights {
+				change += w * math.Abs(moved[i]-at[i])
+				weights += w
+			}
+			if change > 0.05*weights {
+				break
+			}
+			s.moves[k] *= 2
+		}
+	}
+	return nil
+}
+
+// effects is the derivative of each residual by each free coefficient, by simulating so many moves of it.
+func (s *search) effects(ctx context.Context, at []float64, times float64) (*mat.Dense, error) {
 	j := mat.NewDense(len(at), len(s.free), nil)
 	for k, t := range s.free {
 		values := append([]float64(nil), s.values...)
-		step := t.unit * reach
+		step := s.moves[k] * times
 		values[k] += step
-		if values[k] > t.most {
+		if s.values[k]+3*s.moves[k] > t.most { // no more than three moves are taken
 			step = -step
 			values[k] += 2 * step
 		}
@@ -182,12 +238,20 @@ func (s *search) effects(ctx context.Context, at []float64, reach float64) (*mat
 // descend takes Gauss-Newton steps for the sum of absolute errors: least squares with each row divided by the root of
 // its error, within bounds.
 func (s *search) descend(ctx context.Context, steps int) error {
+	if err := s.weigh(ctx); err != nil {
+		return err
+	}
 	at, err := s.residuals(ctx, s.values)
 	if err != nil {
 		return err
 	}
+	if s.calls {
+		if err := s.widenMoves(ctx, at); err != nil {
+			return err
+		}
+	}
 	for range steps {
-		j, err := s.effects(ctx, at, cmp.Or(s.Reach, 1))
+		j, err := s.effects(ctx, at, 1)
 		if err != nil {
 			return err
 		}
@@ -216,6 +280,9 @@ func (s *search) descend(ctx context.Context, steps int) error {
 
 // polish searches around the best values without derivatives (Nelder and Mead), since schedules change in jumps.
 func (s *search) polish(ctx context.Context) error {
+	if err := s.weigh(ctx); err != nil {
+		return err
+	}
 	var failed error
 	scaled := func(x []float64) []float64 {
 		values := make([]float64, len(x))
@@ -254,24 +321,25 @@ func (s *search) result(ctx context.Context) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	near, err := s.effects(ctx, at, cmp.Or(s.Reach, 1))
-	if err != nil {
-		return nil, err
-	}
-	far, err := s.effects(ctx, at, 2*cmp.Or(s.Reach, 1))
-	if err != nil {
-		return nil, err
+	var by [3]*mat.Dense // one, two and three moves
+	for i := range by {
+		if by[i], err = s.effects(ctx, at, float64(i+1)); err != nil {
+			return nil, err
+		}
 	}
 	fit := &Fit{Profile: *s.with(s.values)}
 	if fit.Outcomes, err = Run(ctx, s.Cases, &fit.Profile); err != nil {
 		return nil, err
 	}
 	rows := len(at) / 2
-	e := s.equations(far)
+	// Third differences are free of slope and curvature. Residuals that scatter by σ put √20·σ into them, and √2·σ over
+	// three moves into the slope.
+	e := s.equations(by[2])
 	e.scatter = new(mat.Dense)
-	// A residual that scatters by σ puts √2·σ into far and √6·σ into far − near, each over the same move.
-	e.scatter.Sub(far, near)
-	e.scatter.Scale(1/math.Sqrt(3), e.scatter)
+	e.scatter.Scale(-2, by[1])
+	e.scatter.Add(e.scatter, by[0])
+	e.scatter.Add(e.scatter, by[2])
+	e.scatter.Scale(1/math.Sqrt(10), e.scatter)
 	fit.Determined, err = e.judge(s.values, []rowsOf{{TPOT.String(), 0, rows}, {TTFT.String(), rows, 2 * rows}})
 	return fit, err
 }

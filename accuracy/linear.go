@@ -17,11 +17,13 @@ type equations struct {
 	pull    float64    // weight of a factor's squared distance from 1
 }
 
+// softest is the relative error below which all are the same.
+const softest = 0.02
+
 // solve returns the coefficients with the smallest weighted sum of absolute errors and of the pull, one step on the way:
 // least squares with each row divided by the root of its error, by coordinate descent on the normal equations, each
 // coordinate clipped to its bounds. errors are those at the coefficients from.
 func (e *equations) solve(errors, from []float64) []float64 {
-	const softest = 0.02 // errors below this are all the same
 	n, k := e.effects.Dims()
 	a, b := mat.NewSymDense(k, nil), make([]float64, k)
 	for i := range n {
@@ -148,7 +150,7 @@ func (e *equations) judge(values []float64, measures []rowsOf) (Determined, erro
 func (e *equations) condition() float64 {
 	var columns []mat.Vector
 	for p := range e.free {
-		v := mat.VecDenseCopyOf(e.effects.ColView(p))
+		v := e.column(e.effects, p)
 		if norm := mat.Norm(v, 2); norm > 0 {
 			v.ScaleVec(1/norm, v)
 			columns = append(columns, v)
@@ -171,10 +173,9 @@ func (e *equations) condition() float64 {
 // alone is the share of a column that the others do not span (Gram-Schmidt; columns that add nothing are skipped), and the
 // share that is scatter.
 func (e *equations) alone(p int) (share, scatter float64) {
-	n, k := e.effects.Dims()
 	var basis []*mat.VecDense
 	rest := func(q int) (*mat.VecDense, float64) {
-		v := mat.NewVecDense(n, mat.Col(nil, q, e.effects))
+		v := e.column(e.effects, q)
 		norm := mat.Norm(v, 2)
 		if norm == 0 {
 			return v, 0
@@ -187,7 +188,7 @@ func (e *equations) alone(p int) (share, scatter float64) {
 		}
 		return v, mat.Norm(v, 2)
 	}
-	for q := range k {
+	for q := range e.free {
 		if q == p {
 			continue
 		}
@@ -198,19 +199,27 @@ func (e *equations) alone(p int) (share, scatter float64) {
 	}
 	_, share = rest(p)
 	if e.scatter != nil && share > 0 {
-		scatter = mat.Norm(e.scatter.ColView(p), 2) / mat.Norm(e.effects.ColView(p), 2)
+		scatter = mat.Norm(e.column(e.scatter, p), 2) / mat.Norm(e.column(e.effects, p), 2)
 	}
 	return share, scatter
+}
+
+// column is what a coefficient does to the errors, each as much as it weighs.
+func (e *equations) column(of *mat.Dense, p int) *mat.VecDense {
+	v := mat.VecDenseCopyOf(of.ColView(p))
+	for i, w := range e.weights {
+		v.SetVec(i, w*v.AtVec(i))
+	}
+	return v
 }
 
 // unidentified names the other coefficients that stand in for one: those whose columns are nearest to its own.
 func (e *equations) unidentified(p int, share float64) *UnidentifiedError {
 	err := &UnidentifiedError{Key: e.free[p].key, Alone: share}
-	n, k := e.effects.Dims()
-	column := mat.NewVecDense(n, mat.Col(nil, p, e.effects))
+	column := e.column(e.effects, p)
 	norm := mat.Norm(column, 2)
-	for q := range k {
-		other := mat.NewVecDense(n, mat.Col(nil, q, e.effects))
+	for q := range e.free {
+		other := e.column(e.effects, q)
 		if size := mat.Norm(other, 2); q != p && norm > 0 && size > 0 && mat.Dot(column, other)/norm/size > 0.9 {
 			err.Others = append(err.Others, e.free[q].key)
 		}

@@ -26,7 +26,7 @@ const leastCalls = 30
 //
 // Calls that are alike, in prompt, in the part of it that was not cached, and in the calls under way at their arrival, are
 // a row of the fit: a single call's TTFT hangs on how far the step is in which it arrives, and many of the same kind would
-// drown the few that tell terms apart. A row of n calls weighs as much as √n.
+// drown the few that tell terms apart.
 func Trace(c *trace.Capture, d sim.Deployment, folds int) (*Case, error) {
 	if !c.SharedClock {
 		return nil, fmt.Errorf("calibrating with a trace: format %s has no clock that its sessions share, so its arrivals cannot be repeated", c.Format)
@@ -45,20 +45,17 @@ func Trace(c *trace.Capture, d sim.Deployment, folds int) (*Case, error) {
 		kase.calls[t] = i
 		measured, _ := figuresOf(&report.Request{Status: report.Completed, Arrival: t.Start, FirstToken: t.Start + t.TTFT, End: t.End, Output: t.Output})
 		kase.Parts = append(kase.Parts, Part{Name: fmt.Sprintf("fold %d of %d", 1+i*folds/len(turns), folds), From: t.Start, To: t.Start + 1,
-			Measured: measured, Group: fmt.Sprint(log4(int(t.Input-max(0, t.Cached))), log4(int(t.Input)), log4(together[i]*together[i]))})
+			Measured: measured, Group: fmt.Sprint(power(t.Input-max(0, t.Cached)), power(t.Input)/2, power(together[i]))})
 	}
-	kase.step = medianStep(turns)
 	kase.step = medianStep(turns)
 	return kase, nil
 }
 
-// log4 is a power of four, rounded up: counts of one power are alike.
-func log4(n int) int { return (bits.Len(uint(n)) + 1) / 2 }
+// power is the power of two of a count: those of one power are alike.
+func power[T int | int32](n T) int { return bits.Len(uint(n)) }
 
-// predictCalls simulates a case whose parts are calls. What a call sees hangs on the step in which it arrives; so small
-// traces are simulated several times, with arrivals put off by up to a step, and the mean logarithms are taken.
+// predictCalls simulates a case whose parts are calls, with all its replicas, and takes the mean logarithms.
 func (c *Case) predictCalls(ctx context.Context, profile *models.Profile) ([]Figures, error) {
-	const enough, most = 1 << 15, 8
 	plan, err := c.Plan()
 	if err != nil {
 		return nil, err
@@ -67,11 +64,10 @@ func (c *Case) predictCalls(ctx context.Context, profile *models.Profile) ([]Fig
 	if err != nil {
 		return nil, err
 	}
-	replicas := max(1, min(most, enough/len(work.Calls)))
-	results, errs := make([]*sim.Result, replicas), make([]error, replicas)
+	results, errs := make([]*sim.Result, len(c.replicas)), make([]error, len(c.replicas))
 	var wg sync.WaitGroup
-	for i := range replicas {
-		wg.Go(func() { results[i], errs[i] = c.simulateWork(ctx, c.putOff(uint64(i)), plan, profile) })
+	for i, w := range c.replicas {
+		wg.Go(func() { results[i], errs[i] = c.simulateWork(ctx, w, plan, profile) })
 	}
 	wg.Wait()
 	logs, known := make([]Figures, len(c.Parts)), make([]Figures, len(c.Parts))
@@ -104,21 +100,23 @@ func (c *Case) predictCalls(ctx context.Context, profile *models.Profile) ([]Fig
 	return logs, nil
 }
 
-// putOff is the workload with each arrival put off by up to the median time of a measured step, at random; with seed 0 it
-// is as recorded.
-func (c *Case) putOff(seed uint64) *trace.Workload {
-	if seed == 0 {
-		return c.work
-	}
-	w := *c.work
-	w.Calls = slices.Clone(w.Calls)
-	rng := rand.New(rand.NewPCG(c.plan.Seed, seed))
-	for i := range w.Calls {
-		if at := &w.Calls[i].Offset; *at != trace.NoTime {
-			*at += time.Duration(rng.Int64N(int64(c.step)))
+// replicate makes the workloads whose mean is taken: the recorded one and, of small traces, some with each arrival put off
+// at random by up to the median time of a measured step. What a single call sees hangs on the step in which it arrives,
+// and a fit would follow that.
+func (c *Case) replicate() {
+	const enough, most = 1 << 15, 8
+	c.replicas = []*trace.Workload{c.work}
+	for seed := range max(1, min(most, enough/len(c.work.Calls))) - 1 {
+		rng := rand.New(rand.NewPCG(c.plan.Seed, uint64(seed)))
+		w := *c.work
+		w.Calls = slices.Clone(w.Calls)
+		for i := range w.Calls {
+			if at := &w.Calls[i].Offset; *at != trace.NoTime {
+				*at += time.Duration(rng.Int64N(int64(c.step)))
+			}
 		}
+		c.replicas = append(c.replicas, &w)
 	}
-	return &w
 }
 
 // inFlight counts for each call those under way when it arrived, itself included.

@@ -47,7 +47,7 @@ func traceFitter(t testing.TB, c *trace.Capture, d sim.Deployment, free string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Fitter{Cases: []*Case{k}, Start: profile(0, 0, 0), Free: strings.Fields(free), Pull: 0.1, TTFT: 1, Reach: 5}
+	return &Fitter{Cases: []*Case{k}, Start: profile(0, 0, 0), Free: strings.Fields(free), Pull: 0.1, TTFT: 1}
 }
 
 // A trace that a profile made gives that profile back.
@@ -56,8 +56,8 @@ func TestTraceFindsWhatMadeIt(t *testing.T) {
 		t.Skip("fitting 400 calls takes some seconds")
 	}
 	truth := profile(40, 30, 9000)
-	truth.PrefillTokenUs = 3
-	c, d := recorded(t, &truth, 400, "rate=12", "input=20:3000", "output=10:300")
+	truth.PrefillTokenUs = 8
+	c, d := recorded(t, &truth, 400, "rate=8", "input=20:2000", "output=10:200")
 	f := traceFitter(t, c, d, "layer_us request_us prefill_token_us admission_us")
 	fit, err := f.Run(context.Background())
 	if err != nil {
@@ -65,11 +65,13 @@ func TestTraceFindsWhatMadeIt(t *testing.T) {
 	}
 	for _, term := range fit.Terms {
 		i, _ := lookUpTerms([]string{term.Key})
-		if want := *i[0].of(&truth); math.Abs(term.Value/want-1) > 0.1 {
-			t.Errorf("%s is %.4g, want %.4g within 10 %%", term.Key, term.Value, want)
+		// The scatter of single calls leaves no more than 2 % of the times open; see that this says something of each.
+		off, share := math.Abs(term.Value / *i[0].of(&truth) - 1), max(term.Shares[0], term.Shares[1])
+		if off > 0.2 || off*share > 0.02 {
+			t.Errorf("%s is %.4g, want %.4g: off by %.1f%%, of which its share is %.1f%%", term.Key, term.Value, *i[0].of(&truth), 100*off, 100*share)
 		}
-		if term.Alone < 0.1 {
-			t.Errorf("%s: %.0f%% of its effect is its own", term.Key, 100*term.Alone)
+		if term.Alone < 0.1 || share < 0.01 {
+			t.Errorf("%s: %.0f%% of its effect is its own, its share is %.1f%%", term.Key, 100*term.Alone, 100*share)
 		}
 	}
 	held, err := f.LeaveOut(context.Background(), func(o *Outcome) string { return o.Part.Name })
@@ -90,7 +92,7 @@ func TestTraceFindsWhatMadeIt(t *testing.T) {
 func TestTraceRefusesWhatItDoesNotTell(t *testing.T) {
 	truth := profile(40, 30, 9000)
 	truth.PrefillTokenUs, truth.PromptTokenUs = 10, 0.5
-	c, d := recorded(t, &truth, 40, "rate=0.1", "input=1024", "output=64")
+	c, d := recorded(t, &truth, 40, "rate=0.01", "input=1024", "output=64")
 	for _, test := range []struct{ free, key string }{
 		{"layer_us prefill_token_us admission_us", "prefill_token_us"},
 		{"layer_us admission_us prompt_token_us", "admission_us"},

@@ -121,11 +121,11 @@ func parseTRTLLM(line string) (entry, error) {
 	if iter == nil || states == nil {
 		return e, fmt.Errorf("no iteration log as TensorRT-LLM prints it")
 	}
-	var number int
-	if err := readNumbers(append(iter[1:], states[1:4]...), &number, &e.Prefills, &e.PrefillTokens, &e.Decodes); err != nil {
+	var n int
+	if err := readNumbers(append(iter[1:], states[1:4]...), &n, &e.Prefills, &e.PrefillTokens, &e.Decodes); err != nil {
 		return e, err
 	}
-	e.iter = int64(number)
+	e.iter = int64(n)
 	if m := trtllmRank.FindStringSubmatch(line); m != nil {
 		e.rank = m[1]
 	}

@@ -28,7 +28,7 @@ func newCalibrateSteps(g *Global) *cobra.Command {
 		Short: "Fit a cost profile to an engine's log of its steps",
 		Long: `Fit the coefficients of a cost profile to measured steps, without the simulator: a step's time is linear in them, so
 non-negative least squares of relative errors find them. Steps that are alike share their weight. Factors on physical
-terms are pulled to 1 and stay within 0.5 to 2.
+terms stay at 1 unless --fit names them; they are pulled to 1 and stay within 0.5 to 2.
 
 LOG is a file, a folder or a glob, plain or gzip; the format is detected:
 
@@ -51,6 +51,7 @@ Printed are the terms' shares of the time, each coefficient's share, how much of
 in for, the condition number, and the errors by batch size: of the fit, and of each file, or stretch of a single file,
 predicted by a fit to the others.`,
 		Example: `  agentsim calibrate steps fpm.*.jsonl.gz -c prod.yaml --name prod -o prod-profile.yaml
+  agentsim calibrate steps steps.csv -c prod.yaml --fit linear,decode_attention,layer_us,request_us --pull 0.01
   agentsim calibrate steps vllm.log -c prod.yaml --fit linear,layer_us
   agentsim predict day2.jsonl.gz -c prod.yaml --set cost.profile=prod-profile.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -68,7 +69,7 @@ predicted by a fit to the others.`,
 		},
 	}
 	s.deploymentFlags.addFlags(cmd)
-	s.profileFit.addFlags(cmd, "linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us", "prefill_token_us")
+	s.profileFit.addFlags(cmd, "layer_us", "request_us", "prefill_token_us")
 	cmd.Flags().IntVar(&s.folds, "folds", 5, "stretches of a single file, each of which is also predicted by a fit to the others")
 	return cmd
 }

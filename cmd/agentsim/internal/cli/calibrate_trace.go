@@ -23,7 +23,8 @@ func newCalibrateTrace(g *Global) *cobra.Command {
 		Long: `Fit the coefficients of a cost profile to a trace that a server recorded, or that a replay of one measured. The
 deployment that served it is simulated with every call at its recorded arrival, and the coefficients are moved until the
 absolute logarithms of simulated over measured TPOT and TTFT are smallest, call by call. Calls that are alike share
-their weight. Factors on physical terms are pulled to 1 and stay within 0.5 to 2.
+their weight. Factors on physical terms stay at 1 unless --fit names them, for one deployment hardly tells them from the
+host's times; they are pulled to 1 and stay within 0.5 to 2.
 
 TRACE is what predict takes, as far as it tells arrivals, first tokens and ends: Dynamo request traces do, with ttft_ms
 and total_time_ms. The config says what served it (-c; its load is not used, since the trace is the load). Give
@@ -65,14 +66,14 @@ the host that the trace does not tell from others is refused.`,
 			if err != nil {
 				return usagef("%w", err)
 			}
-			fitter := &accuracy.Fitter{Cases: []*accuracy.Case{c}, Start: start, Free: t.fit, Pull: t.pull, TTFT: t.ttft, Reach: 5}
+			fitter := &accuracy.Fitter{Cases: []*accuracy.Case{c}, Start: start, Free: t.fit, Pull: t.pull, TTFT: t.ttft}
 			fold := func(o *accuracy.Outcome) string { return o.Part.Name }
 			return t.fitCases(cmd.Context(), g, fitter, fold, []leftOut{{"stretch", fold}}, args, plan.Engine.Kind+" "+plan.Engine.Version)
 		},
 	}
 	t.deploymentFlags.addFlags(cmd)
 	t.addTraceFlags(cmd)
-	t.profileFit.addFlags(cmd, "linear", "layer_us", "request_us", "prefill_token_us", "admission_us", "prompt_token_us")
+	t.profileFit.addFlags(cmd, "layer_us", "request_us", "prefill_token_us", "admission_us", "prompt_token_us")
 	cmd.Flags().Float64Var(&t.ttft, "ttft-weight", 1, "weight of an error in TTFT against one in TPOT")
 	cmd.Flags().IntVar(&t.folds, "folds", 5, "stretches of the trace, each of which is also predicted by a fit to the others")
 	return cmd
