@@ -26,17 +26,34 @@ type term struct {
 // terms lists the coefficients in the order of models.Profile.
 var terms = []term{
 	{"linear", func(p *models.Profile) *float64 { return &p.Linear }, true, 0.5, 2, 0.05},
+	{"compute", func(p *models.Profile) *float64 { return &p.Compute }, true, 0.5, 2, 0.05},
 	{"prefill_attention", func(p *models.Profile) *float64 { return &p.PrefillAttention }, true, 0.5, 2, 0.05},
 	{"decode_attention", func(p *models.Profile) *float64 { return &p.DecodeAttention }, true, 0.5, 2, 0.05},
 	{"communication", func(p *models.Profile) *float64 { return &p.Communication }, true, 0.5, 2, 0.05},
 	{"layer_us", func(p *models.Profile) *float64 { return &p.LayerUs }, false, 0, 1e4, 2},
 	{"step_us", func(p *models.Profile) *float64 { return &p.StepUs }, false, 0, 1e6, 64},
 	{"request_us", func(p *models.Profile) *float64 { return &p.RequestUs }, false, 0, 1e5, 5},
+	{"sync_step_us", func(p *models.Profile) *float64 { return &p.SyncStepUs }, false, 0, 1e6, 64},
 	{"sync_request_us", func(p *models.Profile) *float64 { return &p.SyncRequestUs }, false, 0, 1e5, 5},
 	{"prefill_token_us", func(p *models.Profile) *float64 { return &p.PrefillTokenUs }, false, 0, 1e4, 2},
 	{"admission_us", func(p *models.Profile) *float64 { return &p.AdmissionUs }, false, 0, 1e7, 1000},
 	{"prompt_token_us", func(p *models.Profile) *float64 { return &p.PromptTokenUs }, false, 0, 1e4, 0.5},
 	{"output_token_us", func(p *models.Profile) *float64 { return &p.OutputTokenUs }, false, 0, 1e5, 20},
+}
+
+// Hold sets the coefficient of a key in a profile.
+func Hold(p *models.Profile, key string, value float64) error {
+	for i := range terms {
+		if terms[i].key == key {
+			*terms[i].of(p) = value
+			return nil
+		}
+	}
+	return unknownTerm(key)
+}
+
+func unknownTerm(key string) error {
+	return fmt.Errorf("fitting a profile: no coefficient %q; known are %s", key, strings.Join(Terms(), ", "))
 }
 
 // Terms are the keys of the coefficients that can be fitted.
@@ -70,6 +87,9 @@ type Fit struct {
 	Terms []FittedTerm
 	// Condition is the condition number of the fit's equations, each coefficient in units of its own effect.
 	Condition float64
+
+	values  []float64  // of the free coefficients
+	effects *mat.Dense // of each on the residuals
 }
 
 // FittedTerm is what the data say of a coefficient.
@@ -110,7 +130,7 @@ func (f *Fitter) Run(ctx context.Context) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.descend(ctx, maxSteps); err != nil {
+	if err := s.descend(ctx, func(at []float64) (*mat.Dense, error) { return s.effects(ctx, at) }); err != nil {
 		return nil, err
 	}
 	if err := s.polish(ctx); err != nil {
@@ -135,7 +155,7 @@ func (f *Fitter) newSearch() (*search, error) {
 			i++
 		}
 		if i == len(terms) {
-			return nil, fmt.Errorf("fitting a profile: no coefficient %q; known are %s", key, strings.Join(Terms(), ", "))
+			return nil, unknownTerm(key)
 		}
 		s.free = append(s.free, &terms[i])
 		s.values = append(s.values, *terms[i].of(&s.profile))
@@ -220,13 +240,13 @@ func (s *search) effects(ctx context.Context, at []float64) (*mat.Dense, error) 
 
 // descend takes Gauss-Newton steps for the sum of absolute errors: least squares with each row divided by the root of
 // its error, within bounds.
-func (s *search) descend(ctx context.Context, steps int) error {
+func (s *search) descend(ctx context.Context, effects func(at []float64) (*mat.Dense, error)) error {
 	at, err := s.residuals(ctx, s.values)
 	if err != nil {
 		return err
 	}
-	for range steps {
-		j, err := s.effects(ctx, at)
+	for range maxSteps {
+		j, err := effects(at)
 		if err != nil {
 			return err
 		}
@@ -335,7 +355,7 @@ func (s *search) result(ctx context.Context) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	fit := &Fit{Profile: *s.with(s.values)}
+	fit := &Fit{Profile: *s.with(s.values), values: s.values, effects: j}
 	if fit.Outcomes, err = Run(ctx, s.Cases, &fit.Profile); err != nil {
 		return nil, err
 	}

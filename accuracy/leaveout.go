@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"gonum.org/v1/gonum/mat"
+	"time"
+
 	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/trace/report"
 )
@@ -15,9 +18,10 @@ type HeldOut struct {
 	Outcomes []Outcome
 }
 
-// LeaveOut fits once for each value of key, without the cases that have it, and predicts those. It searches less far
-// than Run: down from the start, without the last polish.
-func (f *Fitter) LeaveOut(ctx context.Context, key func(*Case) string) ([]HeldOut, error) {
+// LeaveOut fits once for each value of key, without the cases that have it, and predicts those. It begins at the fit to
+// all cases, and takes the effects of coefficients from there: they hang on the cases that stay, not on what was
+// measured.
+func (f *Fitter) LeaveOut(ctx context.Context, fit *Fit, key func(*Case) string) ([]HeldOut, error) {
 	var names []string
 	for _, c := range f.Cases {
 		names = append(names, key(c))
@@ -32,18 +36,30 @@ func (f *Fitter) LeaveOut(ctx context.Context, key func(*Case) string) ([]HeldOu
 		rest := *f
 		rest.Cases = nil
 		var out []*Case
+		var kept []int // rows of the effects: TPOT of all parts, then TTFT
+		parts := 0
 		for _, c := range f.Cases {
 			if key(c) == name {
 				out = append(out, c)
 			} else {
 				rest.Cases = append(rest.Cases, c)
+				for i := range c.Parts {
+					kept = append(kept, parts+i)
+				}
 			}
+			parts += len(c.Parts)
+		}
+		effects := mat.NewDense(2*len(kept), len(fit.values), nil)
+		for i, row := range kept {
+			effects.SetRow(i, fit.effects.RawRowView(row))
+			effects.SetRow(len(kept)+i, fit.effects.RawRowView(parts+row))
 		}
 		s, err := rest.newSearch()
 		if err != nil {
 			return nil, err
 		}
-		if err := s.descend(ctx, maxSteps); err != nil {
+		s.values = slices.Clone(fit.values)
+		if err := s.descend(ctx, func([]float64) (*mat.Dense, error) { return effects, nil }); err != nil {
 			return nil, err
 		}
 		h := HeldOut{Name: name, Profile: *s.with(s.values)}
@@ -86,6 +102,26 @@ func Envelope(ctx context.Context, cases []*Case, profile *models.Profile) (*mod
 	}
 	slices.Sort(e.Models)
 	return e, nil
+}
+
+// HostShare is the part of the time of steps that is the host's, by the cases: of each case's steps together, the mean
+// and the 90 % quantile over the cases. A prompt counts as one sequence, however many steps it takes.
+func HostShare(ctx context.Context, cases []*Case, profile *models.Profile) (average, p90 float64, err error) {
+	shares := make([]float64, len(cases))
+	for i, c := range cases {
+		res, err := c.simulate(ctx, profile)
+		if err != nil {
+			return 0, 0, err
+		}
+		var host, busy time.Duration
+		for _, e := range res.Engines {
+			host += res.Plan.Cost.HostTime(e.Steps, e.DecodeTokens+int64(len(res.Requests)), e.PrefillTokens)
+			busy += e.Busy
+		}
+		shares[i] = float64(host) / float64(max(1, busy))
+	}
+	slices.Sort(shares)
+	return mean(shares), quantile(shares, 0.9), nil
 }
 
 func widen(r *models.Range, n int) { r.Least, r.Most = min(r.Least, n), max(r.Most, n) }

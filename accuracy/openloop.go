@@ -79,7 +79,8 @@ func (r *openLoopRun) check() error {
 // in that table inference-perf's own files in lifecycle/. Requests arrive at a constant rate, stage by stage.
 //
 // The time per output token is taken over the tokens that were asked for: servers ran with ignore_eos, and what the
-// client counts are the tokens of the text, up to a fifth fewer.
+// client counts are the tokens of the text, up to a fifth fewer. Whether requests sampled with top-p is not published:
+// that they did not is nearer to the times of all models but Qwen2.5-7B.
 func OpenLoop(dir string, reading Reading) ([]*Case, error) {
 	runs, err := readRuns(filepath.Join(dir, "workloads.json"))
 	if err != nil {

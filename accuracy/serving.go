@@ -19,13 +19,16 @@ const maxLatencyMs = 1e8
 // Serving reads a serving table in the columns of aiconfigurator's silicon_sample.csv: one closed-loop benchmark a row,
 // with its mean TTFT and TPOT. Rows of disaggregated servers are left out, and so are repetitions.
 //
-// Rows of InferenceX send 10 requests a client with lengths uniform in 0.8 L to L (random-range-ratio 0.8), to vLLM
-// without prefix caching and with max_num_seqs = concurrency (benchmarks of SemiAnalysisAI/InferenceX @843c6254). KV
-// entries are taken to be bf16 everywhere: with fp8 the rows of Llama-3.1-70B at TP2 would not have waited for room.
+// Clients send 10 requests each, all starting together. Rows of InferenceX have lengths uniform in 0.8 L to L
+// (random-range-ratio 0.8) and greedy sampling, on vLLM without prefix caching and with max_num_seqs = concurrency
+// (benchmarks of SemiAnalysisAI/InferenceX @843c6254). KV entries are taken to be bf16 everywhere: with fp8 the rows of
+// Llama-3.1-70B at TP2 would not have waited for room.
 //
-// The flags of the other rows are not published; what is taken here is what their TTFT shows. SGLang's has clients in
-// lockstep: all prompts of a wave come together, as with constant lengths. vLLM's is a quarter to a half of that, and two
-// to three times what evenly spread prompts would have: lengths that vary by 2 % come nearest.
+// The flags of the other rows are not published. They are taken to be those that aiconfigurator itself generates
+// (src/aiconfigurator/generator @2b264ba7: rule_plugin/benchmark, bench_run.sh): constant lengths, and for vLLM
+// max_num_batched_tokens = clients + prompt + 1500. Their TTFT bears it out: it is the same whatever the length of
+// answers, and grows with prompts as steps of that size make it. Sampling is then by the model's generation_config.json,
+// which for Qwen3 has top-p and top-k.
 func Serving(path string) ([]*Case, error) {
 	var cases []*Case
 	seen := map[string]bool{}
@@ -95,12 +98,12 @@ func servingCase(r *row) (*Case, error) {
 	d.Client.Timeout = 0
 	inferenceX := strings.Contains(r.text("silicon_data_source"), "2026-") || strings.Contains(r.text("silicon_data_source"), "db-dump")
 	short := 1.0
-	if d.Engine.Kind == "vllm" {
-		short = 0.98
-	}
 	if inferenceX {
 		short = 0.8
 		d.Engine.MaxModelLen = 10240
+	} else if d.Engine.Kind == "vllm" {
+		d.Engine.MaxNumBatchedTokens = clients + isl + 1500
+		d.Engine.FilteredSampling = filters(d.Model)
 	}
 	c := &Case{
 		Source:     "aic-silicon-serving",
@@ -122,6 +125,17 @@ func servingCase(r *row) (*Case, error) {
 		c.Apart = "tokens come faster than with an eighth of the clients: the batch is unknown"
 	}
 	return c, nil
+}
+
+// filters tells whether the generation_config.json of a model, by which vLLM and Dynamo sample unless a request says
+// otherwise, has top-p or top-k (Hugging Face, as of 2026-11). Mistral-Nemo's, Yi's and gpt-oss's have neither.
+func filters(model string) bool {
+	for _, family := range []string{"Qwen", "Llama-2-", "Llama-3.", "Llama-4-"} {
+		if strings.HasPrefix(model, family) {
+			return true
+		}
+	}
+	return false
 }
 
 // modelName splits what a data set calls a model into our name and number formats; "" is the model's own.

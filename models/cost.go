@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -20,7 +21,7 @@ type Batch struct {
 // tokens and S sequences in the step, and each kernel's time as Ops has it:
 //
 //	products = Σ layers: query-key-value, output, gate-up, down (latents with MLA; shared experts), each for T rows
-//	head     = output head for S rows, logits gathered over the tensor ranks, sampling
+//	head     = output head for S rows, logits gathered over the tensor ranks, sampling, top-p and top-k
 //	experts  = Σ MoE layers: router, and the grouped products of the experts that T·data tokens touch:
 //	           E · (1 − (1 − k/E)^(T·data)) of the model's, in all
 //	small    = Σ layers: two norms, rotary embedding, activation
@@ -29,7 +30,8 @@ type Batch struct {
 //	decode   = Σ layers: floor + per sequence and KV head + KV bytes of the contexts / rate
 //	links    = Σ layers: two all-reduces over the tensor ranks, or dispatch and combine of experts over all data ranks
 //	host     = layer_us · layers + request_us · S + step_us + prefill_token_us · prefill tokens
-//	step     = linear · (products + head + experts + small) + prefill_attention · prefill + decode_attention · decode
+//	           + sync_step_us + sync_request_us · S without asynchronous scheduling
+//	step     = linear · (products + head + experts + small), their arithmetic times compute, + prefill_attention · prefill + decode_attention · decode
 //	           + communication · links + host
 //
 // A step on a pipeline is one batch's way through all stages. With data parallelism the other ranks are taken to have
@@ -89,16 +91,17 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 	if err != nil {
 		return nil, err
 	}
+	ops = ops.underLoad(cmp.Or(profile.Compute, 1))
 	c := &StepCost{estimates: full.estimates(profile)}
 	full.costTokens(c, ops, profile)
 	full.costPrefill(c, ops, profile)
 	full.costDecode(c, ops, profile)
 	c.links = newCurve(func(tokens float64) float64 { return profile.Communication * full.linksUs(ops, tokens) })
-	c.host = newFixed(profile.LayerUs*1e3*float64(full.Model.Layers) + float64(profile.StepUs*1e3))
-	c.hostRequest = newRate(profile.RequestUs * 1e3)
+	stepUs, requestUs := float64(full.Model.Layers)*profile.LayerUs+profile.StepUs, profile.RequestUs
 	if !full.AsyncScheduling() {
-		c.hostRequest = newRate((profile.RequestUs + profile.SyncRequestUs) * 1e3)
+		stepUs, requestUs = stepUs+profile.SyncStepUs, requestUs+profile.SyncRequestUs
 	}
+	c.host, c.hostRequest = newFixed(stepUs*1e3), newRate(requestUs*1e3)
 	c.hostPrefillToken = newRate(profile.PrefillTokenUs * 1e3)
 	c.admission = newFixed(profile.AdmissionUs * 1e3).Duration()
 	c.admissionToken = newRate(profile.PromptTokenUs * 1e3)
@@ -171,6 +174,11 @@ func squareRoot(n int64) int64 { return int64(math.Sqrt(float64(max(0, n)))) }
 // decode is the time of decode attention without what depends on contexts; every step pays its floor.
 func (c *StepCost) decode(b Batch) Fixed {
 	return min(maxFixed, c.floor+c.sequence.times(int64(b.Decodes)))
+}
+
+// HostTime is the host's part of so many steps, with so many sequences and prompt tokens in all of them together.
+func (c *StepCost) HostTime(steps, sequences, promptTokens int64) time.Duration {
+	return (scale(c.host, steps) + c.hostRequest.times(sequences) + c.hostPrefillToken.times(promptTokens)).Duration()
 }
 
 func (c *StepCost) hostTime(b Batch) Fixed {

@@ -22,6 +22,10 @@ type Deployment struct {
 	// EngineVersion is that of vLLM, for rules that changed between versions; default "0.19". The others have none.
 	EngineVersion string
 
+	// FilteredSampling tells that requests sample with top-p or top-k: the default of vLLM and Dynamo for models whose
+	// generation_config.json has them.
+	FilteredSampling bool
+
 	BlockSize        int // tokens per KV block; default 16 (vllm), 1 (sglang) or 32 (trtllm)
 	MaxNumSeqs       int // default 256
 	MaxBatchedTokens int // tokens per step; default 8192

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -15,7 +16,11 @@ type Profile struct {
 
 	// Factors on physical terms: 1 when the kernels' rates are right, and never outside 0.5 to 2, since then a term is
 	// missing.
-	Linear           float64 `yaml:"linear"` // matrix products and experts
+	Linear float64 `yaml:"linear"` // matrix products and experts, in whole
+	// Compute is on the arithmetic of matrix products and experts alone, 0 is 1: kernel tables are measured in bursts,
+	// while under sustained load the power limit lowers the clock (thonking.ai/p/strangely-matrix-multiplications: 13 %
+	// on an A100 between inputs that flip no bits and random ones).
+	Compute          float64 `yaml:"compute"`
 	PrefillAttention float64 `yaml:"prefill_attention"`
 	DecodeAttention  float64 `yaml:"decode_attention"`
 	Communication    float64 `yaml:"communication"`
@@ -25,8 +30,9 @@ type Profile struct {
 	StepUs         float64 `yaml:"step_us"`          // per step
 	RequestUs      float64 `yaml:"request_us"`       // per sequence in the step
 	PrefillTokenUs float64 `yaml:"prefill_token_us"` // per prompt token in the step
-	// SyncRequestUs is per sequence where the host prepares a step only after the one before it: vLLM before 0.14, whose
-	// asynchronous scheduling hides it.
+	// SyncStepUs is per step, SyncRequestUs per sequence in it, where the host prepares a step only after the one before
+	// it: vLLM before 0.14, whose asynchronous scheduling hides them.
+	SyncStepUs    float64 `yaml:"sync_step_us"`
 	SyncRequestUs float64 `yaml:"sync_request_us"`
 
 	// Time outside the engine's steps, in µs.
@@ -97,6 +103,18 @@ func (e *Envelope) Contains(b Batch, context int64) bool {
 	return sequences == 0 || e.Context.Contains((context+b.PrefillContext)/sequences)
 }
 
+// DefaultProfile names the catalogue's profile for the deployment, by its engine; vLLM has one for models with experts
+// and one for the others, since each class is told better without the other.
+func (d *Deployment) DefaultProfile() string {
+	switch {
+	case d.Engine == EngineSGLang:
+		return "h100-sglang"
+	case d.Model.MoELayers() > 0:
+		return "h100-vllm-moe"
+	}
+	return "h100-vllm"
+}
+
 // Bounds of a factor on a physical term.
 const leastFactor, mostFactor = 0.5, 2
 
@@ -109,6 +127,7 @@ func (p *Profile) Validate() error {
 		least, most float64
 	}{
 		{"linear", p.Linear, leastFactor, mostFactor},
+		{"compute", cmp.Or(p.Compute, 1), leastFactor, mostFactor},
 		{"prefill_attention", p.PrefillAttention, leastFactor, mostFactor},
 		{"decode_attention", p.DecodeAttention, leastFactor, mostFactor},
 		{"communication", p.Communication, leastFactor, mostFactor},
@@ -116,6 +135,7 @@ func (p *Profile) Validate() error {
 		{"step_us", p.StepUs, 0, maxUs},
 		{"request_us", p.RequestUs, 0, maxUnitUs},
 		{"prefill_token_us", p.PrefillTokenUs, 0, maxUnitUs},
+		{"sync_step_us", p.SyncStepUs, 0, maxUs},
 		{"sync_request_us", p.SyncRequestUs, 0, maxUnitUs},
 		{"admission_us", p.AdmissionUs, 0, maxUs},
 		{"prompt_token_us", p.PromptTokenUs, 0, maxUnitUs},

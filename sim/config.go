@@ -71,6 +71,8 @@ type Engine struct {
 	// AsyncScheduling schedules a step while the one before it runs (vLLM: async_scheduling, the default from 0.14), so
 	// that a request waits out the step after the one in which it arrives.
 	AsyncScheduling bool `yaml:"async_scheduling"`
+	// FilteredSampling tells that requests sample with top-p or top-k, which takes GPU time for every logit.
+	FilteredSampling bool `yaml:"filtered_sampling"`
 	// Admission is "full" (a waiting request needs blocks for its whole prompt) or "chunk".
 	Admission string `yaml:"admission"`
 	// KVBlocks is "auto", a number, or "x0.5": that multiple of what auto gives.
@@ -179,11 +181,6 @@ func (d *Deployment) fillDefaults() error {
 	e.MaxPrefillTokens = cmp.Or(e.MaxPrefillTokens, of.MaxPrefillTokens)
 	e.ScheduleConservativeness = cmp.Or(e.ScheduleConservativeness, of.ScheduleConservativeness)
 	e.Admission = cmp.Or(e.Admission, of.Admission)
-	profile := "h100-vllm"
-	if e.Kind == "sglang" {
-		profile = "h100-sglang"
-	}
-	d.Cost.Profile = cmp.Or(d.Cost.Profile, profile)
 	return nil
 }
 

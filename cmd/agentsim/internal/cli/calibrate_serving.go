@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -19,6 +20,7 @@ import (
 type servingFit struct {
 	engine, models, start, out string
 	fit, leaveOut              []string
+	hold                       map[string]string
 	pull, ttft                 float64
 	profile                    models.Profile
 	provenance                 models.Provenance
@@ -66,6 +68,7 @@ coefficient of the host that the data do not tell from others is refused.`,
 	f.StringVar(&s.start, "start", "physical", "profile to begin with; it keeps what is not fitted")
 	f.StringSliceVar(&s.fit, "fit", []string{"linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us",
 		"prefill_token_us", "admission_us"}, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
+	f.StringToStringVar(&s.hold, "hold", nil, "coefficients to hold at a value, such as request_us=15")
 	f.Float64Var(&s.pull, "pull", 0.1, "weight of a factor's squared distance from 1, per row")
 	f.Float64Var(&s.ttft, "ttft-weight", 0.3, "weight of an error in TTFT against one in TPOT")
 	f.StringSliceVar(&s.leaveOut, "leave-out", nil, "also fit without each model, tensor (size) or source")
@@ -93,6 +96,11 @@ func (s *servingFit) run(ctx context.Context, g *Global, args []string) error {
 	if err := printFit(g.Stdout, fit); err != nil {
 		return err
 	}
+	average, p90, err := accuracy.HostShare(ctx, fitter.Cases, &fit.Profile)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.Stdout, "host share of step: mean %.1f%%, p90 %.1f%% over the cases\n\n", 100*average, 100*p90)
 	p := fit.Profile
 	groups := accuracy.GroupBy(fit.Outcomes, func(o *accuracy.Outcome) string { return o.Case.Source + ", " + o.Case.Deployment.Model })
 	for _, group := range groups {
@@ -102,7 +110,7 @@ func (s *servingFit) run(ctx context.Context, g *Global, args []string) error {
 		return err
 	}
 	for _, name := range s.leaveOut {
-		held, err := fitter.LeaveOut(ctx, leaveOutKey(name))
+		held, err := fitter.LeaveOut(ctx, fit, leaveOutKey(name))
 		if err != nil {
 			return err
 		}
@@ -160,6 +168,15 @@ func (s *servingFit) fitter(args []string) (*accuracy.Fitter, error) {
 	}
 	f := &accuracy.Fitter{Cases: cases, Start: *start, Free: s.fit, Pull: s.pull, TTFT: s.ttft}
 	f.Start.Name, f.Start.Fitted, f.Start.Errors, f.Start.Envelope = s.profile.Name, nil, nil, nil
+	for key, text := range s.hold {
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, usagef("--hold %s=%s: want a number", key, text)
+		}
+		if err := accuracy.Hold(&f.Start, key, value); err != nil {
+			return nil, usagef("--hold: %w", err)
+		}
+	}
 	f.Start.Source = "fitted by agentsim calibrate serving to mean TPOT and TTFT of the rows below"
 	return f, nil
 }
