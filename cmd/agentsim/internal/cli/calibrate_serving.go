@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,8 +52,8 @@ concurrency), or a folder with the workloads.json and experiments.csv of an open
 waited long for room in the KV cache are not fitted.
 
 Printed are each coefficient's share of TPOT and TTFT, how much of its effect no other coefficient can stand in for, the
-condition number, and the errors: of the fit, and of fits that leave out one model, tensor-parallel size or source. A
-coefficient of the host that the data do not tell from others is refused.`,
+condition number, the host's share of the time of steps, and the errors: of the fit, and of fits that leave out one model,
+tensor-parallel size or source. A coefficient of the host that the data do not tell from others is refused.`,
 		Example: `  agentsim calibrate serving h100_vllm.csv open-loop/ --name my-h100-vllm -o my-h100-vllm.yaml
   agentsim calibrate serving h100_vllm.csv --models moe --fit linear,layer_us,admission_us`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -66,9 +68,9 @@ coefficient of the host that the data do not tell from others is refused.`,
 	f.StringVar(&s.engine, "engine", "vllm", "kind of engine whose rows are fitted")
 	f.StringVar(&s.models, "models", "all", "which models: all, dense, or moe (with experts)")
 	f.StringVar(&s.start, "start", "physical", "profile to begin with; it keeps what is not fitted")
-	f.StringSliceVar(&s.fit, "fit", []string{"linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us",
-		"prefill_token_us", "admission_us"}, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
-	f.StringToStringVar(&s.hold, "hold", nil, "coefficients to hold at a value, such as request_us=15")
+	f.StringSliceVar(&s.fit, "fit", []string{"linear", "compute", "decode_attention", "communication", "layer_us", "request_us",
+		"admission_us"}, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
+	f.StringToStringVar(&s.hold, "hold", nil, "where coefficients begin, and stay when they are not fitted, such as request_us=15")
 	f.Float64Var(&s.pull, "pull", 0.1, "weight of a factor's squared distance from 1, per row")
 	f.Float64Var(&s.ttft, "ttft-weight", 0.3, "weight of an error in TTFT against one in TPOT")
 	f.StringSliceVar(&s.leaveOut, "leave-out", nil, "also fit without each model, tensor (size) or source")
@@ -168,10 +170,10 @@ func (s *servingFit) fitter(args []string) (*accuracy.Fitter, error) {
 	}
 	f := &accuracy.Fitter{Cases: cases, Start: *start, Free: s.fit, Pull: s.pull, TTFT: s.ttft}
 	f.Start.Name, f.Start.Fitted, f.Start.Errors, f.Start.Envelope = s.profile.Name, nil, nil, nil
-	for key, text := range s.hold {
-		value, err := strconv.ParseFloat(text, 64)
+	for _, key := range slices.Sorted(maps.Keys(s.hold)) {
+		value, err := strconv.ParseFloat(s.hold[key], 64)
 		if err != nil {
-			return nil, usagef("--hold %s=%s: want a number", key, text)
+			return nil, usagef("--hold %s=%s: want a number", key, s.hold[key])
 		}
 		if err := accuracy.Hold(&f.Start, key, value); err != nil {
 			return nil, usagef("--hold: %w", err)
