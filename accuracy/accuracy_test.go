@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -228,6 +229,42 @@ func TestFitFindsWhatMadeTheData(t *testing.T) {
 		t.Errorf("condition number is %g", fit.Condition)
 	}
 }
+
+// What one tensor-parallel size leaves to say is enough to predict the other, when both come from the same profile.
+func TestLeaveOutFindsWhatMadeTheData(t *testing.T) {
+	truth := profile(30, 20, 9000)
+	var cases []*Case
+	for _, tensor := range []int{2, 8} {
+		for _, clients := range []int{4, 32} {
+			cases = append(cases, modelled(t, "llama-3.1-8b", tensor, clients, &truth))
+		}
+	}
+	f := &Fitter{Cases: cases, Start: profile(25, 15, 8000), Free: []string{"layer_us", "request_us", "admission_us"}, Pull: 0.1, TTFT: 0.3}
+	held, err := f.LeaveOut(context.Background(), func(o *Outcome) string {
+		return strconv.Itoa(o.Case.Deployment.Parallelism.Tensor)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(held) != 2 || held[0].Name != "2" || len(held[0].Outcomes) != 2 {
+		t.Fatalf("held out: %+v", held)
+	}
+	for _, h := range held {
+		if s := Scores(h.Outcomes, TPOT); s.Mean > 0.01 {
+			t.Errorf("without tensor %s: mean error of TPOT is %.4f, want below 0.01", h.Name, s.Mean)
+		}
+	}
+	average, p90, err := HostShare(context.Background(), cases, &truth)
+	// 32 layers of 30 µs and 20 µs a sequence are most of a step of this model over 8 GPUs, and some of it over 2.
+	if err != nil || average < 0.1 || average > p90 || p90 > 0.6 {
+		t.Errorf("the host's share is %.3f, p90 %.3f, %v", average, p90, err)
+	}
+	if none, _, err := HostShare(context.Background(), cases, ptr(profile(0, 0, 0))); err != nil || none != 0 {
+		t.Errorf("without host times its share is %g, %v", none, err)
+	}
+}
+
+func ptr(p models.Profile) *models.Profile { return &p }
 
 // With one model a time per layer and a time per step are the same thing; without prompts over the network nothing
 // tells a factor on communication, but that has its pull.

@@ -3,6 +3,7 @@ package accuracy
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/trace/report"
@@ -102,6 +103,26 @@ func Envelope(ctx context.Context, cases []*Case, profile *models.Profile) (*mod
 	}
 	slices.Sort(e.Models)
 	return e, nil
+}
+
+// HostShare is the part of the time of steps that is the host's, by the cases: of each case's steps together, the mean
+// and the 90 % quantile over the cases. A prompt counts as one sequence, however many steps it takes.
+func HostShare(ctx context.Context, cases []*Case, profile *models.Profile) (average, p90 float64, err error) {
+	shares := make([]float64, len(cases))
+	for i, c := range cases {
+		res, err := c.simulate(ctx, profile)
+		if err != nil {
+			return 0, 0, err
+		}
+		var host, busy time.Duration
+		for _, e := range res.Engines {
+			host += res.Plan.Cost.HostTime(e.Steps, e.DecodeTokens+int64(len(res.Requests)), e.PrefillTokens)
+			busy += e.Busy
+		}
+		shares[i] = float64(host) / float64(max(1, busy))
+	}
+	slices.Sort(shares)
+	return mean(shares), quantile(shares, 0.9), nil
 }
 
 func widen(r *models.Range, n int) { r.Least, r.Most = min(r.Least, n), max(r.Most, n) }

@@ -5,8 +5,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/agentsim/agentsim/models"
 )
 
 var update = flag.Bool("update", false, "write the table of errors into the README")
@@ -153,5 +156,73 @@ func compareReadme(t *testing.T, text string) {
 		}
 	case old != text:
 		t.Error("the table in README.md is not that of this cost model: run make accuracy")
+	}
+}
+
+// TestHeldOut holds the recorded errors of fits that leave out each model and each tensor-parallel size, by their mean
+// over all rows: what to expect of a deployment that was never measured.
+func TestHeldOut(t *testing.T) {
+	for _, want := range []struct {
+		profile, kind string
+		mean, median  float64 // median: mean of the medians of the groups
+	}{
+		{"h100-vllm", "model ", 0.055, 0.04},
+		{"h100-vllm", "tensor ", 0.055, 0.045},
+		{"h100-vllm-moe", "model ", 0.10, 0.09},
+		{"h100-vllm-moe", "tensor ", 0.10, 0.085},
+		{"h100-sglang", "tensor ", 0.09, 0.09},
+	} {
+		p, err := models.LookupProfile(want.profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean, median, rows := 0.0, 0.0, 0
+		for _, e := range p.Errors {
+			if e.HeldOut && e.Measure == "tpot" && strings.HasPrefix(e.Data, want.kind) {
+				mean += e.Mean * float64(e.Rows)
+				median += e.Median * float64(e.Rows)
+				rows += e.Rows
+			}
+		}
+		if rows == 0 {
+			t.Errorf("%s has no errors of fits without a %s", want.profile, want.kind)
+			continue
+		}
+		mean, median = mean/float64(rows), median/float64(rows)
+		t.Logf("%s without a %s: mean error of TPOT %.3f, median %.3f, %d rows", want.profile, want.kind, mean, median, rows)
+		if mean > want.mean || median > want.median {
+			t.Errorf("%s without a %s: mean error of TPOT %.3f and median %.3f, want at most %.3f and %.3f", want.profile, want.kind, mean, median, want.mean, want.median)
+		}
+	}
+}
+
+// TestHostShare: what no physical term explains stays below a quarter of the time of steps.
+func TestHostShare(t *testing.T) {
+	truth := groundTruth(t)
+	serving, err := Read(filepath.Join(truth, "aic-silicon-serving", "calibrate", "h100_vllm_sglang_agg.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := Read(filepath.Join(truth, "blis-h100-vllm", "calibrate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		profile, engine string
+		dense           bool
+	}{{"h100-vllm", "vllm", true}, {"h100-vllm-moe", "vllm", false}, {"h100-sglang", "sglang", true}} {
+		p, err := models.LookupProfile(want.profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases := Select(append(slices.Clone(serving), open...), want.engine, want.dense, !want.dense)
+		average, p90, err := HostShare(context.Background(), cases, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: the host's share of steps is %.3f, p90 %.3f", want.profile, average, p90)
+		if average > 0.25 || p90 > 0.25 {
+			t.Errorf("%s: the host's share of steps is %.3f, p90 %.3f, want at most 0.25", want.profile, average, p90)
+		}
 	}
 }

@@ -42,14 +42,15 @@ var servingColumns = []string{"silicon_data_source", "backend", "backend_version
 // Serving reads a serving table in the columns of aiconfigurator's silicon_sample.csv: one closed-loop benchmark a row,
 // with its mean TTFT and TPOT. Rows that cannot be simulated have a Skip; repetitions are left out.
 //
-// Rows of InferenceX send 10 requests a client with lengths uniform in 0.8 L to L (random-range-ratio 0.8), without prefix
-// caching; see publications for the flags of their servers. KV entries of vLLM are taken to be bf16 everywhere: with fp8 the
-// rows of Llama-3.1-70B at TP2 would not have waited for room.
+// Clients send 10 requests each, all starting together. Rows of InferenceX have lengths uniform in 0.8 L to L
+// (random-range-ratio 0.8) and greedy sampling, without prefix caching; see publications for the flags of their servers. KV
+// entries of vLLM are taken to be bf16 everywhere: with fp8 the rows of Llama-3.1-70B at TP2 would not have waited for room.
 //
-// The flags of the other rows, NVIDIA's own, are not published; what is taken here is what their TTFT shows. SGLang's and
-// TensorRT-LLM's have clients in lockstep: all prompts of a wave come together, as with constant lengths. vLLM's is a
-// quarter to a half of that, and two to three times what evenly spread prompts would have: lengths that vary by 2 % come
-// nearest.
+// The flags of the other rows, NVIDIA's own, are not published. They are taken to be those that aiconfigurator itself
+// generates (src/aiconfigurator/generator @2b264ba7: rule_plugin/benchmark, bench_run.sh): constant lengths, and for vLLM
+// max_num_batched_tokens = clients + prompt + 1500. Their TTFT bears it out: it is the same whatever the length of
+// answers, and grows with prompts as steps of that size make it. Sampling is then by the model's generation_config.json,
+// which for Qwen3 has top-p and top-k.
 func Serving(path string) ([]*Case, error) {
 	var cases []*Case
 	type run struct{ server, figures string }
@@ -184,7 +185,8 @@ func servingCase(r *row) (*Case, error) {
 		short = 0.8
 		prompts = b.publish(&c.Deployment)
 	case b.engine == "vllm":
-		short = 0.98
+		c.Deployment.Engine.MaxNumBatchedTokens = b.clients + b.input + 1500
+		c.Deployment.Engine.FilteredSampling = filters(c.Deployment.Model)
 	}
 	c.shape = [3]int{b.input, b.output, b.clients}
 	c.capture = func() (*trace.Capture, error) {
@@ -203,6 +205,17 @@ func servingCase(r *row) (*Case, error) {
 		c.Skip = skipNodes
 	}
 	return c, nil
+}
+
+// filters tells whether the generation_config.json of a model, by which vLLM and Dynamo sample unless a request says
+// otherwise, has top-p or top-k (Hugging Face, as of 2026-11). Mistral-Nemo's, Yi's and gpt-oss's have neither.
+func filters(model string) bool {
+	for _, family := range []string{"qwen", "llama-2-", "llama-3.", "llama-4-"} {
+		if strings.HasPrefix(model, family) {
+			return true
+		}
+	}
+	return false
 }
 
 // apart says why a row cannot be explained by what is published of it.

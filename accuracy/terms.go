@@ -21,12 +21,14 @@ type term struct {
 // terms lists the coefficients in the order of models.Profile.
 var terms = []term{
 	{"linear", func(p *models.Profile) *float64 { return &p.Linear }, true, 0.5, 2, 0.05},
+	{"compute", func(p *models.Profile) *float64 { return &p.Compute }, true, 0.5, 2, 0.05},
 	{"prefill_attention", func(p *models.Profile) *float64 { return &p.PrefillAttention }, true, 0.5, 2, 0.05},
 	{"decode_attention", func(p *models.Profile) *float64 { return &p.DecodeAttention }, true, 0.5, 2, 0.05},
 	{"communication", func(p *models.Profile) *float64 { return &p.Communication }, true, 0.5, 2, 0.05},
 	{"layer_us", func(p *models.Profile) *float64 { return &p.LayerUs }, false, 0, 1e4, 2},
 	{"step_us", func(p *models.Profile) *float64 { return &p.StepUs }, false, 0, 1e6, 64},
 	{"request_us", func(p *models.Profile) *float64 { return &p.RequestUs }, false, 0, 1e5, 5},
+	{"sync_step_us", func(p *models.Profile) *float64 { return &p.SyncStepUs }, false, 0, 1e6, 64},
 	{"sync_request_us", func(p *models.Profile) *float64 { return &p.SyncRequestUs }, false, 0, 1e5, 5},
 	{"prefill_token_us", func(p *models.Profile) *float64 { return &p.PrefillTokenUs }, false, 0, 1e4, 2},
 	{"admission_us", func(p *models.Profile) *float64 { return &p.AdmissionUs }, false, 0, 1e7, 1000},

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -21,7 +22,7 @@ type Batch struct {
 // tokens and S sequences in the step, and each kernel's time as Ops has it:
 //
 //	products = Σ layers: query-key-value, output, gate-up, down (latents with MLA; shared experts), each for T rows
-//	head     = output head for S rows, logits gathered over the tensor ranks, sampling
+//	head     = output head for S rows, logits gathered over the tensor ranks, sampling, top-p and top-k
 //	experts  = Σ MoE layers: router, and the grouped products of the experts that A tokens touch, those of all data ranks:
 //	           E · (1 − (1 − k/E)^A) of the model's, in all
 //	small    = Σ layers: two norms, rotary embedding, activation
@@ -32,8 +33,9 @@ type Batch struct {
 //	           tokens or an all-reduce of A
 //	drafts   = with speculative decoding, the passes of the drafter; see Deployment.costDrafts
 //	host     = layer_us · layers + request_us · S + step_us + prefill_token_us · prefill tokens
-//	step     = linear · (products + head + experts + small) + prefill_attention · prefill + decode_attention · decode
-//	           + communication · links + drafts + host
+//	           + sync_step_us + sync_request_us · S without asynchronous scheduling
+//	step     = linear · (products + head + experts + small), their arithmetic times compute,
+//	           + prefill_attention · prefill + decode_attention · decode + communication · links + drafts + host
 //
 // The tokens that a sequence verifies are rows of all products, the output head's too; attention reads its context once
 // for all of them.
@@ -102,16 +104,17 @@ func (d *Deployment) StepCostOf(profile *Profile) (*StepCost, error) {
 	if err != nil {
 		return nil, err
 	}
+	ops = ops.underLoad(cmp.Or(profile.Compute, 1))
 	c := &StepCost{profile: profile, estimates: full.estimates(profile), ranks: full.Parallelism.Data}
 	full.costTokens(c, ops, profile)
 	full.costPrefill(c, ops, profile)
 	full.costDecode(c, ops, profile)
 	full.costLinks(c, ops, profile)
-	c.host = newFixed(profile.LayerUs*1e3*float64(full.Model.Layers) + float64(profile.StepUs*1e3))
-	c.hostRequest = newRate(profile.RequestUs * 1e3)
+	stepUs, requestUs := float64(full.Model.Layers)*profile.LayerUs+profile.StepUs, profile.RequestUs
 	if !full.AsyncScheduling() {
-		c.hostRequest = newRate((profile.RequestUs + profile.SyncRequestUs) * 1e3)
+		stepUs, requestUs = stepUs+profile.SyncStepUs, requestUs+profile.SyncRequestUs
 	}
+	c.host, c.hostRequest = newFixed(stepUs*1e3), newRate(requestUs*1e3)
 	c.hostPrefillToken = newRate(profile.PrefillTokenUs * 1e3)
 	c.admission = newFixed(profile.AdmissionUs * 1e3).Duration()
 	c.admissionToken = newRate(profile.PromptTokenUs * 1e3)
@@ -225,6 +228,11 @@ func squareRoot(n int64) int64 { return int64(math.Sqrt(float64(max(0, n)))) }
 // decode is the time of decode attention without what depends on contexts; every step pays its floor.
 func (c *StepCost) decode(b Batch) Fixed {
 	return min(maxFixed, c.floor+c.sequence.times(int64(b.Decodes)))
+}
+
+// HostTime is the host's part of so many steps, with so many sequences and prompt tokens in all of them together.
+func (c *StepCost) HostTime(steps, sequences, promptTokens int64) time.Duration {
+	return (scale(c.host, steps) + c.hostRequest.times(sequences) + c.hostPrefillToken.times(promptTokens)).Duration()
 }
 
 func (c *StepCost) hostTime(b Batch) Fixed {

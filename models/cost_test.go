@@ -205,6 +205,63 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// TestSyncHost: what asynchronous scheduling hides is added before vLLM 0.14 alone.
+func TestSyncHost(t *testing.T) {
+	d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm"), EngineVersion: "0.14"}
+	p := &Profile{Name: "test", Linear: 1, PrefillAttention: 1, DecodeAttention: 1, Communication: 1,
+		LayerUs: 3, RequestUs: 7, PrefillTokenUs: 0.5, SyncStepUs: 700, SyncRequestUs: 11}
+	async, err := d.StepCostOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.EngineVersion = "0.13"
+	sync, err := d.StepCostOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Batch{Decodes: 10}
+	wantUs(t, "a step without asynchronous scheduling", sync.Base(b), us(async.Base(b))+700+10*11)
+	// Three steps with 30 sequences and 200 prompt tokens in all: 3·(32 layers·3 + 700) + 30·(7 + 11) + 200·0.5 µs
+	if got, want := sync.HostTime(3, 30, 200), time.Duration(3028*time.Microsecond); got != want {
+		t.Errorf("the host takes %v, want %v", got, want)
+	}
+}
+
+// TestFilteredSampling: sorting 4 · 128,256 logits takes 100 µs and 0.13 ns each until vLLM 0.16, finding a threshold
+// 260 µs and 6 ps each from then on.
+func TestFilteredSampling(t *testing.T) {
+	for version, want := range map[string]float64{"0.16": 100 + 130e-6*4*128256, "0.17": 260 + 6e-6*4*128256} {
+		d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm"), EngineVersion: version}
+		plain := cost(t, d, "physical")
+		d.FilteredSampling = true
+		wantUs(t, version, cost(t, d, "physical").Base(Batch{Decodes: 4}), us(plain.Base(Batch{Decodes: 4}))+want)
+	}
+}
+
+// TestComputeFactor: it slows arithmetic, which a prompt of 8192 tokens waits for, and hardly a step that reads weights.
+func TestComputeFactor(t *testing.T) {
+	d := Deployment{Model: lookup(t, "llama-3.1-8b"), GPU: gpu(t, "h100-sxm")}
+	p := &Profile{Name: "test", Linear: 1, PrefillAttention: 1, DecodeAttention: 1, Communication: 1}
+	fast, err := d.StepCostOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Compute = 1.25
+	slow, err := d.StepCostOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ratio := func(tokens int64) float64 {
+		return us(slow.products.duration(pointAt(tokens))) / us(fast.products.duration(pointAt(tokens)))
+	}
+	if r := ratio(8192); r < 1.23 || r > 1.25 {
+		t.Errorf("a prompt takes %.3f times as long, want nearly 1.25", r)
+	}
+	if r := ratio(8); r < 1 || r > 1.01 {
+		t.Errorf("a step of 8 tokens takes %.3f times as long, want hardly more than 1", r)
+	}
+}
+
 // h100Ops is the catalogue's rates.
 func h100Ops(t *testing.T) *Ops {
 	t.Helper()

@@ -24,6 +24,10 @@ type Deployment struct {
 	// Async tells whether vLLM schedules a step while the one before it runs; nil is the version's default.
 	Async *bool
 
+	// FilteredSampling tells that requests sample with top-p or top-k: the default of vLLM and Dynamo for models whose
+	// generation_config.json has them.
+	FilteredSampling bool
+
 	BlockSize        int // tokens per KV block; default 16 (vllm), 1 (sglang) or 32 (trtllm)
 	MaxNumSeqs       int // default 256
 	MaxBatchedTokens int // tokens per step; default 8192

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -15,7 +16,11 @@ type Profile struct {
 
 	// Factors on physical terms: 1 when the kernels' rates are right, and never outside 0.5 to 2, since then a term is
 	// missing.
-	Linear           float64 `yaml:"linear"` // matrix products and experts
+	Linear float64 `yaml:"linear"` // matrix products and experts, in whole
+	// Compute is on the arithmetic of matrix products and experts alone, 0 is 1: kernel tables are measured in bursts,
+	// while under sustained load the power limit lowers the clock (thonking.ai/p/strangely-matrix-multiplications: 13 %
+	// on an A100 between inputs that flip no bits and random ones).
+	Compute          float64 `yaml:"compute"`
 	PrefillAttention float64 `yaml:"prefill_attention"`
 	DecodeAttention  float64 `yaml:"decode_attention"`
 	Communication    float64 `yaml:"communication"`
@@ -25,8 +30,9 @@ type Profile struct {
 	StepUs         float64 `yaml:"step_us"`          // per step
 	RequestUs      float64 `yaml:"request_us"`       // per sequence in the step
 	PrefillTokenUs float64 `yaml:"prefill_token_us"` // per prompt token in the step
-	// SyncRequestUs is per sequence where the host prepares a step only after the one before it: vLLM before 0.14, whose
-	// asynchronous scheduling hides it.
+	// SyncStepUs is per step, SyncRequestUs per sequence in it, where the host prepares a step only after the one before
+	// it: vLLM before 0.14, whose asynchronous scheduling hides them.
+	SyncStepUs    float64 `yaml:"sync_step_us"`
 	SyncRequestUs float64 `yaml:"sync_request_us"`
 
 	// Time outside the engine's steps, in µs.
@@ -93,6 +99,7 @@ func (p *Profile) Coefficients() []Coefficient {
 	const maxUs, maxUnitUs = 1e9, 1e6
 	return []Coefficient{
 		{"linear", p.Linear, "", "on matrix products, experts and small kernels", leastFactor, mostFactor},
+		{"compute", cmp.Or(p.Compute, 1), "", "on the arithmetic of matrix products and experts alone", leastFactor, mostFactor},
 		{"prefill_attention", p.PrefillAttention, "", "on attention of prompt tokens", leastFactor, mostFactor},
 		{"decode_attention", p.DecodeAttention, "", "on attention of generated tokens", leastFactor, mostFactor},
 		{"communication", p.Communication, "", "on traffic between GPUs", leastFactor, mostFactor},
@@ -100,6 +107,7 @@ func (p *Profile) Coefficients() []Coefficient {
 		{"step_us", p.StepUs, "µs", "host, per step", 0, maxUs},
 		{"request_us", p.RequestUs, "µs", "host, per sequence in the step", 0, maxUnitUs},
 		{"prefill_token_us", p.PrefillTokenUs, "µs", "host, per prompt token in the step", 0, maxUnitUs},
+		{"sync_step_us", p.SyncStepUs, "µs", "host, per step more without asynchronous scheduling", 0, maxUs},
 		{"sync_request_us", p.SyncRequestUs, "µs", "host, per sequence more without asynchronous scheduling", 0, maxUnitUs},
 		{"admission_us", p.AdmissionUs, "µs", "from arrival to the engine's queue", 0, maxUs},
 		{"prompt_token_us", p.PromptTokenUs, "µs", "the same, per prompt token", 0, maxUnitUs},

@@ -80,6 +80,8 @@ type Engine struct {
 	// waits out the step after the one in which it arrives, "false", or "auto": as vLLM does by default, on from 0.14, but
 	// off with step times that are fixed by hand.
 	AsyncScheduling string `yaml:"async_scheduling"`
+	// FilteredSampling tells that requests sample with top-p or top-k, which takes GPU time for every logit.
+	FilteredSampling bool `yaml:"filtered_sampling"`
 	// Admission is "full" (a waiting request needs blocks for its whole prompt) or "chunk".
 	Admission string `yaml:"admission"`
 	// KVBlocks is "auto", a number, or "x0.5": that multiple of what auto gives.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -29,8 +30,16 @@ func TestShareOutside(t *testing.T) {
 	if s := cost.OutsideShare.Value; s != cost.Outside[0].Share.Value || s < 0.3 || s > 0.9 {
 		t.Errorf("%v of the time is outside, want that of two chunks and 19 decodes", s)
 	}
-	if e := cost.Errors.TPOT.Value; e != 0.0558 {
-		t.Errorf("the held-out error of qwen3-32b is %v, want that of the profile's file", e)
+	profile, err := models.LookupProfile("h100-vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := models.Lookup("qwen3-32b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := profile.HeldOut("tpot", model); want == 0 || cost.Errors.TPOT.Value != want {
+		t.Errorf("the held-out error of qwen3-32b is %v, want %v as in the profile", cost.Errors.TPOT.Value, want)
 	}
 
 	// In a window before the second request there is nothing outside, in one around it everything but its first chunk.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -116,7 +117,7 @@ func (p *Plan) resolveHardware() error {
 		Weights: models.DType(p.DType.Weights), KV: models.DType(p.DType.KV),
 		BlockSize: p.Engine.BlockSize, MaxNumSeqs: min(p.Engine.MaxNumSeqs, p.Engine.MaxNumBatchedTokens), MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
 		MaxModelLen: p.Engine.MaxModelLen, MemoryUtilization: p.Engine.GPUMemoryUtilization,
-		Engine: p.Engine.Kind, EngineVersion: p.Engine.Version,
+		Engine: p.Engine.Kind, EngineVersion: p.Engine.Version, FilteredSampling: p.Engine.FilteredSampling,
 	}
 	if p.Engine.AsyncScheduling != "auto" {
 		h.Async = new(p.Engine.AsyncScheduling == "true")
@@ -135,9 +136,7 @@ func (p *Plan) resolveHardware() error {
 	if p.Capacity, err = h.Capacity(); err != nil {
 		return bad("model", "%v", err)
 	}
-	if p.Deployment.Cost.Profile == "" {
-		p.Deployment.Cost.Profile = h.DefaultProfile()
-	}
+	p.Deployment.Cost.Profile = cmp.Or(p.Deployment.Cost.Profile, h.DefaultProfile())
 	if p.Deployment.Cost.Profile == "fixed" {
 		c := p.Deployment.Cost
 		if c.Prefill < 0 || c.Decode < 0 || c.Prefill+c.Decode <= 0 || c.Prefill > time.Hour || c.Decode > time.Hour {

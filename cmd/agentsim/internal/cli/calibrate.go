@@ -118,6 +118,11 @@ func (p *profileFit) fitCases(ctx context.Context, g *Global, f *accuracy.Fitter
 	if err := printDetermined(g.Stdout, fit.Determined); err != nil {
 		return err
 	}
+	average, p90, err := accuracy.HostShare(ctx, f.Cases, &fit.Profile)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.Stdout, "host share of step: mean %.1f%%, p90 %.1f%% over the cases\n\n", 100*average, 100*p90)
 	profile := fit.Profile
 	groups := accuracy.GroupBy(fit.Outcomes, group)
 	for _, group := range groups {

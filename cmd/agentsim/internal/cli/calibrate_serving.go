@@ -39,8 +39,8 @@ concurrency), or a folder with the workloads.json and experiments.csv of an open
 waited long for room in the KV cache are not fitted.
 
 Printed are each coefficient's share of TPOT and TTFT, how much of its effect no other coefficient can stand in for, the
-condition number, and the errors: of the fit, and of fits that leave out one model, tensor-parallel size or source. A
-coefficient of the host that the data do not tell from others is refused.`,
+condition number, the host's share of the time of steps, and the errors: of the fit, and of fits that leave out one model,
+tensor-parallel size or source. A coefficient of the host that the data do not tell from others is refused.`,
 		Example: `  agentsim calibrate serving h100_vllm.csv open-loop/ --name my-h100-vllm -o my-h100-vllm.yaml
   agentsim calibrate serving h100_vllm.csv --models moe --fit linear,layer_us,admission_us`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ coefficient of the host that the data do not tell from others is refused.`,
 			}, leaveOut, args, s.engine)
 		},
 	}
-	s.addFlags(cmd, "linear", "prefill_attention", "decode_attention", "communication", "layer_us", "request_us", "prefill_token_us", "admission_us")
+	s.addFlags(cmd, "linear", "compute", "decode_attention", "communication", "layer_us", "request_us", "admission_us")
 	f := cmd.Flags()
 	f.StringVar(&s.engine, "engine", "vllm", "kind of engine whose rows are fitted")
 	f.StringVar(&s.models, "models", "all", "which models: all, dense, or moe (with experts)")

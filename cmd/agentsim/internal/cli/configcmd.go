@@ -39,6 +39,7 @@ var keyHelp = map[string]string{
 	"engine.scheduling":                           "fcfs; priority: by the hints of requests (vllm, sglang); continuum: oldest programs first, KV pinned while tools run (vllm); lpm: longest cached prefix first (sglang)",
 	"engine.kv_eviction":                          "lru; priority: tokens of requests of low priority first (sglang)",
 	"engine.async_scheduling":                     "vllm: schedule a step while the one before it runs, so that arrivals wait one step more: true, false, or auto: from 0.14 on, unless step times are fixed",
+	"engine.filtered_sampling":                    "requests sample with top-p or top-k, as vLLM does by the model's generation_config.json: time for every logit",
 	"engine.admission":                            "vllm: a waiting request needs blocks for its whole prompt (full) or for its first chunk (chunk); empty is full",
 	"engine.speculative.method":                   "vllm: speculative decoding by ngram, eagle (EAGLE-3 too), mtp or draft_model; empty is none",
 	"engine.speculative.tokens":                   "draft tokens per request and step (num_speculative_tokens); 0 is no speculative decoding",
