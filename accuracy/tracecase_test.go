@@ -21,6 +21,7 @@ func recorded(t testing.TB, truth *models.Profile, programs int, set ...string) 
 	d := sim.Default()
 	d.Model, d.Parallelism.Tensor = "llama-3.1-8b", 1
 	d.Load.Mode = "recorded"
+	d.Engine.AsyncScheduling = "false" // with it, when a call arrives in a step counts more than what is looked for
 	c, err := synth.Generate("plain", synth.Options{Programs: programs, Seed: 1, Set: set})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestTraceRefusesWhatItDoesNotTell(t *testing.T) {
 		{"layer_us prefill_token_us admission_us", "prefill_token_us"},
 		{"layer_us admission_us prompt_token_us", "admission_us"},
 		{"request_us layer_us", "request_us"}, // always one sequence
-		{"layer_us sync_request_us", "sync_request_us"},
+		{"layer_us sync_request_us", "layer_us"}, // with one sequence both are a time per step
 	} {
 		_, err := traceFitter(t, c, d, test.free).Run(context.Background())
 		var unidentified *UnidentifiedError
