@@ -121,6 +121,14 @@ func Policies() []string {
 	return names
 }
 
+// PolicyName returns the name in Policies of a policy that Dynamo may call otherwise. An unknown name stays as it is.
+func PolicyName(name string) string {
+	if p, ok := lookPolicy(name); ok {
+		return p.name
+	}
+	return name
+}
+
 func lookPolicy(name string) (policy, bool) {
 	if name == "" {
 		return policies[0], true

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -13,6 +15,9 @@ import (
 
 // resolveRouter checks the router's settings and settles those of the program scheduler.
 func (p *Plan) resolveRouter() error {
+	if p.Router.PolicyConfig != "" {
+		return bad("router.policy_config", "%s has not been read", p.Router.PolicyConfig)
+	}
 	if _, err := router.New(p.Router.Settings, p.pool(), p.Seed); err != nil {
 		return &ConfigError{"", err.Error()}
 	}
@@ -41,18 +46,22 @@ func (t *ThunderAgent) settings(blockSize int) (thunderagent.Settings, error) {
 	if err != nil {
 		return s, &ConfigError{"", "router." + err.Error()}
 	}
+	const parameters = "router.thunderagent.parameters"
 	s.BlockSize = int64(blockSize)
 	if len(t.Parameters) > 0 {
 		text, err := yaml.Marshal(t.Parameters)
 		if err == nil {
 			err = yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&s)
 		}
-		if err != nil {
-			return s, bad("router.thunderagent.parameters", "%v", err)
+		var syntax yaml.Error
+		if errors.As(err, &syntax) { // its text has several lines
+			return s, bad(parameters, "%s", syntax.GetMessage())
+		} else if err != nil {
+			return s, bad(parameters, "%v", err)
 		}
 	}
 	if err := s.Validate(); err != nil {
-		return s, &ConfigError{"", "router." + err.Error()}
+		return s, &ConfigError{"", parameters + strings.TrimPrefix(err.Error(), "thunderagent")}
 	}
 	return s, nil
 }

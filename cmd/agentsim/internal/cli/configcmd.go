@@ -42,6 +42,7 @@ var keyHelp = map[string]string{
 	"engine.admission":                            "vllm: a waiting request needs blocks for its whole prompt (full) or for its first chunk (chunk); empty is full",
 	"engine.kv_blocks":                            "KV blocks per rank: auto, a number, or a multiple of auto such as x0.5",
 	"router.policy":                               strings.Join(router.Policies(), ", "),
+	"router.policy_config":                        "a router policy file of Dynamo (--router-policy-config there), beside the config: sets policy, thunderagent and policy_classes",
 	"router.preset":                               "kv: what Dynamo's flags set: load-aware (no cache credit) or agentic (credit 2, prefill scale 4, request weight 64)",
 	"router.overlap_score_credit":                 "kv: prefill blocks forgiven for each prompt block that a worker holds; 0 keeps no index under any policy",
 	"router.overlap_score_credit_decay":           "kv: takes credit from workers with more prefill load than the least loaded",

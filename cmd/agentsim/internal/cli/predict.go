@@ -183,6 +183,10 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 // deployments builds the rows: each config file, or the defaults, with all flags and grid axes applied.
 func (p *predict) deployments() ([]sim.Deployment, error) {
 	bases := []sim.Deployment{}
+	files := []string{""}
+	if len(p.configs) > 0 {
+		files = p.configs
+	}
 	for _, file := range p.configs {
 		d, t, err := loadConfig(file)
 		if err != nil {
@@ -204,7 +208,7 @@ func (p *predict) deployments() ([]sim.Deployment, error) {
 		return nil, err
 	}
 	var all []sim.Deployment
-	for _, base := range bases {
+	for i, base := range bases {
 		for _, s := range p.sets {
 			if err := set(&base, s); err != nil {
 				return nil, err
@@ -220,6 +224,11 @@ func (p *predict) deployments() ([]sim.Deployment, error) {
 		cells, err := expand(base, axes)
 		if err != nil {
 			return nil, err
+		}
+		for j := range cells {
+			if err := p.usePolicyFile(&cells[j], files[i]); err != nil {
+				return nil, err
+			}
 		}
 		all = append(all, cells...)
 	}
@@ -258,7 +267,7 @@ func (p *predict) axes() ([]axis, error) {
 		path, _, _ := strings.Cut(s, "=")
 		given[path] = true
 	}
-	if len(p.configs) == 0 && !given["router.policy"] {
+	if len(p.configs) == 0 && !given["router.policy"] && !given["router.policy_config"] {
 		axes = append(axes, axis{"router.policy", []string{"round-robin", "sticky", "kv"}})
 		p.assume("the policies round-robin, sticky and kv are compared (--router)")
 	}
@@ -312,6 +321,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		for r := range p.repeats {
 			seeded := *d
 			seeded.Seed += uint64(r)
+			seeded.Router.PolicyConfig = "" // it is applied
 			plan, err := seeded.Resolve()
 			if err != nil {
 				return nil, p.unresolved(deployments, d, err)
@@ -349,7 +359,7 @@ func (p *predict) point(d *sim.Deployment) []report.Axis {
 // unresolved says which row an error is of, unless the first row has it already.
 func (p *predict) unresolved(all []sim.Deployment, d *sim.Deployment, err error) error {
 	if len(p.configs) == 1 {
-		return usagef("%s: %w", p.configs[0], err)
+		return usagef("%s: %w", place(p.configs[0], err), err)
 	}
 	if d == &all[0] && len(p.configs) == 0 {
 		return usagef("%w", err)
