@@ -322,6 +322,10 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			seeded := *d
 			seeded.Seed += uint64(r)
 			seeded.Router.PolicyConfig = "" // it is applied
+			auto := seeded.Router.MaxPrograms == "auto"
+			if auto { // searched for later
+				seeded.Router.MaxPrograms = "none"
+			}
 			plan, err := seeded.Resolve()
 			if err != nil {
 				return nil, p.unresolved(deployments, d, err)
@@ -329,7 +333,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			if tensor == 0 && r == 0 {
 				p.assume("tensor parallelism %d for %s on %s, the smallest that fits (--tp)", plan.Parallelism.Tensor, d.Model, d.GPU)
 			}
-			b.cells = append(b.cells, &cell{plan: plan, row: i, axes: point})
+			b.cells = append(b.cells, &cell{plan: plan, row: i, axes: point, auto: auto})
 		}
 	}
 	b.rows = len(deployments)
