@@ -93,6 +93,8 @@ type policy struct {
 	pick pickFunc
 	// index and footprint tell what the policy looks at: resident blocks, distinct blocks of active requests.
 	index, footprint bool
+	// weigh sets score.cost, in the units of the policy; nil for policies without costs.
+	weigh func(r *Router, q *Request)
 	// affine policies need session affinity. One that moves decides itself whether to follow it.
 	affine, moves bool
 }
@@ -104,12 +106,12 @@ var policies = []policy{
 	{name: "power-of-two", pick: (*Router).pickPowerOfTwo},
 	{name: "least-loaded", pick: (*Router).pickLeastLoaded},
 	{name: "sticky", also: "sticky-min-load", pick: (*Router).pickSticky},
-	{name: "kv", also: "default-cost-fn", pick: (*Router).pickKV, index: true, footprint: true},
+	{name: "kv", also: "default-cost-fn", pick: (*Router).pickKV, weigh: (*Router).weigh, index: true, footprint: true},
 	{name: "program-count", pick: (*Router).pickProgramCount},
 	{name: "two-tier", also: "two-tier-cost-fn", pick: (*Router).pickTwoTier, index: true},
 	{name: "lmetric", pick: (*Router).pickLMetric, index: true},
 	{name: "soft-affinity-load-guard", pick: (*Router).pickLoadGuard, affine: true, moves: true},
-	{name: "thunderagent", pick: (*Router).pickThunderAgent, index: true, footprint: true, affine: true},
+	{name: "thunderagent", pick: (*Router).pickThunderAgent, weigh: (*Router).weighTokens, index: true, footprint: true, affine: true},
 }
 
 // Policies returns the names of all policies.

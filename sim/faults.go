@@ -56,7 +56,7 @@ func (r *run) lose(rank int) {
 	}
 	for _, l := range r.lives { // in order of their slots
 		if l.seq != 0 && l.stage == atEngine && int(l.worker) == rank {
-			r.fail(l)
+			r.fail(l, "its worker is gone (faults)")
 		}
 	}
 }
@@ -75,7 +75,10 @@ func (r *run) regain(rank int) {
 }
 
 // fail ends a request that its client or its worker gave up, and sends it again if there are retries left.
-func (r *run) fail(l *live) {
+func (r *run) fail(l *live, why string) {
+	if r.options.Observe != nil {
+		r.tell(l, Event{What: Failed, Why: why})
+	}
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Failed, r.now
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued

@@ -25,7 +25,8 @@ type batch struct {
 	capture   *trace.Capture
 	options   sim.Options
 	jobs      int
-	traces    bool // keep results for writing traces
+	traces    bool   // keep results for writing traces
+	explain   string // what is to be explained; "" nothing
 	rows      int
 	cells     []*cell
 	workloads []*compiled
@@ -50,6 +51,7 @@ type cell struct {
 	result   *sim.Result
 	run      *report.Run
 	err      error
+	why      *explanation // nil: not asked for
 }
 
 // compiled is a workload that cells share.
@@ -103,6 +105,9 @@ func (b *batch) run(ctx context.Context, g *Global) error {
 	if err := b.compile(); err != nil {
 		return err
 	}
+	if err := b.explainRows(); err != nil {
+		return err
+	}
 	b.slots = make(chan struct{}, b.jobs)
 	b.options.Progress = &b.done
 	tasks := b.tasks()
@@ -127,6 +132,32 @@ func (b *batch) inTurn(f func()) {
 	b.slots <- struct{}{}
 	defer func() { <-b.slots }()
 	f()
+}
+
+// explainRows finds what is to be explained in the workload of every row.
+func (b *batch) explainRows() (err error) {
+	seen := map[int]bool{}
+	for _, c := range b.cells {
+		if b.explain == "" || seen[c.row] || c.bound != "" {
+			continue
+		}
+		seen[c.row] = true
+		if c.why, err = newExplanation(b.explain, c.workload.workload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explanations are those of the rows that were simulated to the end.
+func (b *batch) explanations() []*explanation {
+	var all []*explanation
+	for _, c := range b.cells {
+		if c.why != nil && c.err == nil {
+			all = append(all, c.why)
+		}
+	}
+	return all
 }
 
 // finished counts the cells that were simulated to the end.
@@ -205,7 +236,11 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 	var result *sim.Result
 	err := c.useCap()
 	if err == nil {
-		b.inTurn(func() { result, err = sim.Run(ctx, c.workload.workload, c.plan, b.options) })
+		options := b.options
+		if c.why != nil {
+			c.why.watch(&options)
+		}
+		b.inTurn(func() { result, err = sim.Run(ctx, c.workload.workload, c.plan, options) })
 	}
 	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
 	if c.err = cmp.Or(err, encodeErr); c.err != nil {
@@ -215,6 +250,9 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 			c.run.Status = report.RunInterrupted
 		}
 		return
+	}
+	if c.why != nil {
+		c.why.finish(c.plan.Name, result.Scheduler != nil)
 	}
 	var times []time.Duration
 	if c.solo != nil {

@@ -33,6 +33,7 @@ type predict struct {
 	strict   bool
 	check    bool
 	bounds   bool
+	explain  string
 	baseline string
 	repeats  int
 	jobs     int
@@ -118,7 +119,8 @@ why; 130 interrupted.`,
 	f.BoolVar(&p.bounds, "bounds", false, "also run with --outputs none and all, and say if another row wins")
 	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
 	f.BoolVar(&p.traces, "traces", false, "with -o: also write each run's predicted trace")
-	f.BoolVar(&p.json, "json", false, "print report.json instead of the table")
+	f.StringVar(&p.explain, "explain", "", "print instead why a `SESSION`, REQUEST or program (by number, from 0) waited or moved, or what happened at \"tick\" or \"tick=1234s\"")
+	f.BoolVar(&p.json, "json", false, "print report.json instead of the table, or explanations as JSON")
 	f.BoolVar(&p.force, "force", false, "overwrite results in the output folder")
 	f.BoolVar(&p.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
 	f.BoolVar(&p.check, "check", false, "verify conservation laws at every event (slow)")
@@ -310,7 +312,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 	if err := capture.Link(); err != nil {
 		return nil, usagef("%w", err)
 	}
-	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces}
+	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces, explain: p.explain}
 	for i := range deployments {
 		d := &deployments[i]
 		p.assumeLoad(capture, d)
@@ -431,7 +433,11 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 	if err := out.write(rep, b); err != nil {
 		return err
 	}
-	if p.json {
+	if all := b.explanations(); len(all) > 0 {
+		if err := writeExplanations(g.Stdout, all, p.json, g.Width); err != nil {
+			return err
+		}
+	} else if p.json {
 		if err := report.Write(g.Stdout, rep); err != nil {
 			return err
 		}
