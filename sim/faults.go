@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/agentsim/agentsim/trace/report"
@@ -15,14 +16,15 @@ type Fault struct {
 }
 
 func (d *Deployment) checkFaults() error {
-	for _, f := range d.Faults {
+	for i, f := range d.Faults {
+		key := fmt.Sprintf("faults[%d]", i)
 		switch {
 		case f.At < 0 || f.At > longest:
-			return bad("faults", "at %v is out of range, want 0s to %v", f.At, longest)
+			return bad(key+".at", "%v is out of range, want 0s to %v", f.At, longest)
 		case f.Worker < 0 || f.Worker >= d.Workers:
-			return bad("faults", "worker %d is none of 0 to %d", f.Worker, d.Workers-1)
+			return bad(key+".worker", "%d is none of the workers 0 to %d", f.Worker, d.Workers-1)
 		case f.Action != "remove" && f.Action != "return":
-			return bad("faults", "action %q is unknown, want remove or return", f.Action)
+			return bad(key+".action", "%q is unknown, want remove or return", f.Action)
 		}
 	}
 	return nil

@@ -3,8 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,8 +16,9 @@ import (
 	"github.com/agentsim/agentsim/sim"
 )
 
-// place names a config file and, where an error is of a key that stands in it, line and column.
-func place(file string, err error) string {
+// place says where a key is set that an error is of: by a flag, or in the config file, there with line and column. It names
+// the file when it is of no key, or of one that is not set.
+func (p *predict) place(file string, err error) string {
 	var config *sim.ConfigError
 	if !errors.As(err, &config) {
 		return file
@@ -23,6 +26,12 @@ func place(file string, err error) string {
 	key := config.Key
 	if key == "" {
 		key, _, _ = strings.Cut(config.What, ":")
+	}
+	flags := p.given("")
+	for _, set := range slices.Sorted(maps.Keys(flags)) {
+		if key == set || strings.HasPrefix(set, key+".") || strings.HasPrefix(key, set+".") || strings.HasPrefix(key, set+"[") {
+			return flags[set]
+		}
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -365,7 +365,7 @@ func (p *predict) point(d *sim.Deployment) []report.Axis {
 // unresolved says which row an error is of, unless the first row has it already.
 func (p *predict) unresolved(all []sim.Deployment, d *sim.Deployment, err error) error {
 	if len(p.configs) == 1 {
-		return usagef("%s: %w", place(p.configs[0], err), err)
+		return usagef("%s: %w", p.place(p.configs[0], err), err)
 	}
 	if d == &all[0] && len(p.configs) == 0 {
 		return usagef("%w", err)
