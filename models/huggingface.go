@@ -44,6 +44,8 @@ type hfConfig struct {
 	MoEFrequency  json.RawMessage `json:"moe_layer_freq"` // a number, or a list of 0 and 1
 
 	WindowTokens    *int     `json:"sliding_window"`
+	ChunkTokens     *int     `json:"attention_chunk_size"`
+	NoRopeInterval  *int     `json:"no_rope_layer_interval"` // layers without rotary embedding have no chunks
 	UseWindow       *bool    `json:"use_sliding_window"`
 	MaxWindowLayers *int     `json:"max_window_layers"`
 	LayerTypes      []string `json:"layer_types"`

@@ -99,6 +99,7 @@ func (c *hfConfig) setLayers(m *Model) error {
 	if err != nil {
 		return err
 	}
+	m.ChunkedLayers = c.chunkedLayers(m.Layers)
 	if windows > 0 {
 		if c.WindowTokens == nil {
 			return fmt.Errorf("sliding_window is missing, although %d layers have one", windows)
@@ -131,6 +132,23 @@ func (c *hfConfig) setLayers(m *Model) error {
 	}
 	m.Linear.Layers = linear
 	return nil
+}
+
+// chunkedLayers counts the layers with chunked attention, which Llama 4 has in all but every fourth layer.
+func (c *hfConfig) chunkedLayers(layers int) (chunked int) {
+	if c.LayerTypes == nil && value(c.ChunkTokens) > 0 {
+		interval := 4
+		if n := value(c.NoRopeInterval); n > 0 {
+			interval = n
+		}
+		return layers - layers/interval
+	}
+	for _, t := range c.LayerTypes {
+		if t == "chunked_attention" {
+			chunked++
+		}
+	}
+	return chunked
 }
 
 // hybridLayers counts the layers that are not full attention, from layer_types where it stands, else from the rules that

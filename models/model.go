@@ -9,6 +9,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Model is the architecture of a decoder-only language model. Numbers of attention heads and of layers are those of the
@@ -48,6 +49,8 @@ type Model struct {
 	MoE    MoE    `yaml:"moe"`    // zero: every layer is dense
 	Window Window `yaml:"window"` // zero: no sliding windows
 	Linear Linear `yaml:"linear"` // zero: no linear attention
+	// ChunkedLayers have chunked attention (Llama 4). Their KV is counted as growing with the context.
+	ChunkedLayers int `yaml:"chunked_layers"`
 
 	// joined is the number of hidden vectors that a product joins into the input, before the first layer: those of a
 	// drafter.
@@ -90,6 +93,26 @@ type Linear struct {
 
 // FullLayers is the number of layers whose KV grows with the context.
 func (m *Model) FullLayers() int { return m.Layers - m.Window.Layers - m.Linear.Layers }
+
+// HybridGroups tells how the hybrid KV cache manager of vLLM counts KV: a block holds tokens of so many layers, and layers
+// of different attention are in groups of that size, each with blocks of its own (vllm/v1/core/kv_cache_utils.py). It says
+// nothing of models with linear attention, whose blocks are padded.
+func (m *Model) HybridGroups() (layers, groups int) {
+	var kinds []int
+	for _, n := range []int{m.FullLayers() - m.ChunkedLayers, m.Window.Layers, m.ChunkedLayers} {
+		if n > 0 {
+			kinds = append(kinds, n)
+		}
+	}
+	layers = slices.Min(kinds)
+	if most := slices.Max(kinds); float64(most) < 1.25*float64(layers) {
+		layers = most
+	}
+	for _, n := range kinds {
+		groups += (n + layers - 1) / layers
+	}
+	return layers, groups
+}
 
 // MoELayers is the number of layers with experts.
 func (m *Model) MoELayers() int {
@@ -207,6 +230,7 @@ func (m *Model) validate() error {
 			field{"moe.dense_layers", m.MoE.DenseLayers, 0, m.Layers - 1})
 	}
 	fields = append(fields, field{"ffn", m.FFN, dense, maxWidth})
+	fields = append(fields, field{"chunked_layers", m.ChunkedLayers, 0, m.FullLayers()})
 	if m.Window != (Window{}) {
 		fields = append(fields,
 			field{"window.tokens", m.Window.Tokens, 1, maxContext},

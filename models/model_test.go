@@ -158,3 +158,22 @@ func lookup(t testing.TB, name string) *Model {
 	}
 	return m
 }
+
+// TestHybridGroups: by hand from vLLM's rule, and the groups of 12 layers that its log of Llama-4-Scout counts in.
+func TestHybridGroups(t *testing.T) {
+	for _, c := range []struct {
+		full, window, chunked int
+		layers, groups        int
+	}{
+		{full: 40, layers: 40, groups: 1},
+		{full: 12, chunked: 36, layers: 12, groups: 4},
+		{full: 18, window: 18, layers: 18, groups: 2},
+		{full: 10, window: 52, layers: 10, groups: 7}, // the last group has 2 layers
+		{full: 13, window: 12, layers: 13, groups: 2}, // nearly equal: the larger number
+	} {
+		m := Model{Layers: c.full + c.window + c.chunked, ChunkedLayers: c.chunked, Window: Window{Layers: c.window}}
+		if layers, groups := m.HybridGroups(); layers != c.layers || groups != c.groups {
+			t.Errorf("%+v: %d groups of %d layers", c, groups, layers)
+		}
+	}
+}

@@ -127,8 +127,19 @@ func (h *hotspots) alarm(class trace.Key, holders, others int, chosen bool) bool
 func (r *Router) pickThunderAgent(now time.Duration, q *Request, _ uint64) (int, int32) {
 	r.lookup(now, q)
 	r.share(q)
-	best := lowest(r.candidates, func(worker int) float64 {
-		return float64(r.loads[worker].prefill) + r.decodeBlocks(worker, q)*float64(r.blockSize)
-	})
+	best := lowest(r.candidates, func(worker int) float64 { return r.heldTokens(worker, q) })
 	return best, r.score.overlap[best]
+}
+
+// heldTokens is the load of a worker in tokens with q.
+func (r *Router) heldTokens(worker int, q *Request) float64 {
+	return float64(r.loads[worker].prefill) + r.decodeBlocks(worker, q)*float64(r.blockSize)
+}
+
+// weighTokens sets score.cost to the loads that pickThunderAgent compares.
+func (r *Router) weighTokens(q *Request) {
+	r.score.cost = r.score.cost[:0]
+	for _, w := range r.candidates {
+		r.score.cost = append(r.score.cost, r.heldTokens(int(w), q))
+	}
 }

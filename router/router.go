@@ -66,6 +66,8 @@ type Router struct {
 	held   *footprint   // distinct prompt blocks of active requests; nil when reuse is not assumed
 	active [][]*Request // by worker, where output blocks count
 	score  scores       // scratch of one choice
+
+	observe func(Choice) // nil: nobody asks
 }
 
 // load is what the router has booked on one worker.

@@ -90,26 +90,40 @@ func (s Settings) Effective() Settings {
 type policy struct {
 	name string
 	also string // another name, of Dynamo with or without its dynamo- prefix
+	does string // for users, in one line
 	pick pickFunc
 	// index and footprint tell what the policy looks at: resident blocks, distinct blocks of active requests.
 	index, footprint bool
+	// weigh sets score.cost, in the units of the policy; nil for policies without costs.
+	weigh func(r *Router, q *Request)
 	// affine policies need session affinity. One that moves decides itself whether to follow it.
 	affine, moves bool
 }
 
 // policies are in the order in which they are listed to users; the first is the default.
 var policies = []policy{
-	{name: "round-robin", pick: (*Router).pickRoundRobin},
-	{name: "random", pick: (*Router).pickRandom},
-	{name: "power-of-two", pick: (*Router).pickPowerOfTwo},
-	{name: "least-loaded", pick: (*Router).pickLeastLoaded},
-	{name: "sticky", also: "sticky-min-load", pick: (*Router).pickSticky},
-	{name: "kv", also: "default-cost-fn", pick: (*Router).pickKV, index: true, footprint: true},
-	{name: "program-count", pick: (*Router).pickProgramCount},
-	{name: "two-tier", also: "two-tier-cost-fn", pick: (*Router).pickTwoTier, index: true},
-	{name: "lmetric", pick: (*Router).pickLMetric, index: true},
-	{name: "soft-affinity-load-guard", pick: (*Router).pickLoadGuard, affine: true, moves: true},
-	{name: "thunderagent", pick: (*Router).pickThunderAgent, index: true, footprint: true, affine: true},
+	{name: "round-robin", does: "workers in turn",
+		pick: (*Router).pickRoundRobin},
+	{name: "random", does: "any worker",
+		pick: (*Router).pickRandom},
+	{name: "power-of-two", does: "of two drawn at random, the one with fewer active requests",
+		pick: (*Router).pickPowerOfTwo},
+	{name: "least-loaded", does: "fewest active requests",
+		pick: (*Router).pickLeastLoaded},
+	{name: "sticky", does: "a session's first request to the fewest active requests; later ones stay",
+		also: "sticky-min-load", pick: (*Router).pickSticky},
+	{name: "kv", does: "least cost of prompt tokens to compute and blocks held; tune with router.preset and the weights",
+		also: "default-cost-fn", pick: (*Router).pickKV, weigh: (*Router).weigh, index: true, footprint: true},
+	{name: "program-count", does: "a session's first request to the fewest sessions; later ones stay (ThunderAgent's mode default)",
+		pick: (*Router).pickProgramCount},
+	{name: "two-tier", does: "most of the prompt cached, unless loads differ much; else least loaded",
+		also: "two-tier-cost-fn", pick: (*Router).pickTwoTier, index: true},
+	{name: "lmetric", does: "least product of tokens to compute and active requests, around hot prompts",
+		pick: (*Router).pickLMetric, index: true},
+	{name: "soft-affinity-load-guard", does: "a session stays unless its worker is busy and another much less so",
+		pick: (*Router).pickLoadGuard, affine: true, moves: true},
+	{name: "thunderagent", does: "with a program scheduler that pauses programs between turns when KV runs short (router.thunderagent)",
+		pick: (*Router).pickThunderAgent, weigh: (*Router).weighTokens, index: true, footprint: true, affine: true},
 }
 
 // Policies returns the names of all policies.
@@ -119,6 +133,20 @@ func Policies() []string {
 		names[i] = p.name
 	}
 	return names
+}
+
+// Describe says in one line what a policy does; "" for an unknown one.
+func Describe(policy string) string {
+	p, _ := lookPolicy(policy)
+	return p.does
+}
+
+// PolicyName returns the name in Policies of a policy that Dynamo may call otherwise. An unknown name stays as it is.
+func PolicyName(name string) string {
+	if p, ok := lookPolicy(name); ok {
+		return p.name
+	}
+	return name
 }
 
 func lookPolicy(name string) (policy, bool) {

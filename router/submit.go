@@ -135,6 +135,7 @@ func (r *Router) place(now time.Duration, q *Request) {
 		return
 	}
 	worker, overlap := r.choose(now, q)
+	r.tell(now, q, worker, overlap)
 	r.forget(q)
 	r.dispatch(q, worker, overlap)
 	if r.guess != nil {

@@ -68,6 +68,10 @@ func (r *run) dispatch(e event) {
 	if r.rejects(c) {
 		rec.Status, rec.End = report.Rejected, r.now
 		r.requests[record] = rec
+		if r.options.Observe != nil {
+			r.options.Observe(Event{At: r.now, What: Denied, Call: e.call, Copy: e.inst.copy, Slot: -1, Worker: -1,
+				Why: "longer than the model or the KV cache of a worker takes", Attempt: e.attempt})
+		}
 		e.inst.lost = true
 		r.callEnded(e.inst, e.call, r.now)
 		return
@@ -82,6 +86,9 @@ func (r *run) dispatch(e event) {
 	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
 		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
+	}
+	if r.options.Observe != nil {
+		r.tell(l, Event{What: Arrived})
 	}
 	r.enter(l)
 }
@@ -170,6 +177,9 @@ func (r *run) complete(l *live, end time.Duration) {
 	rec.Status, rec.End = report.Completed, end
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.copyCounts(l, rec)
+	if r.options.Observe != nil {
+		r.tell(l, Event{What: Completed})
+	}
 	inst, call := l.inst, l.call
 	inst.record.Model += end - rec.Arrival
 	inst.record.Queued += rec.Admitted - rec.Arrival - rec.Held
@@ -189,6 +199,9 @@ func (r *run) retain(l *live) {
 	}
 	if lease := r.continuum.lease(r.now, l.Session, turn, l.Input+l.Output); lease > 0 {
 		r.engines[l.worker].Pin(r.now, l.Session, l.Path, l.Input+max(l.Output-1, 0), r.now+lease)
+		if r.options.Observe != nil {
+			r.tell(l, Event{What: Leased, Until: r.now + lease})
+		}
 	}
 }
 
@@ -218,7 +231,7 @@ func (r *run) giveUp() {
 	if l.seq != d.seq {
 		return
 	}
-	r.fail(l)
+	r.fail(l, "its client gave up (client.timeout)")
 }
 
 // callEnded lets go those that wait for the call, which ended at end, now or a little later.

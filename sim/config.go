@@ -93,7 +93,9 @@ type Engine struct {
 // Router chooses workers. Frontends are independent routers; a session stays on one.
 type Router struct {
 	router.Settings `yaml:",inline"`
-	Frontends       int `yaml:"frontends"`
+	// PolicyConfig names a router policy file of Dynamo, which whoever reads the config applies; see UsePolicyFile.
+	PolicyConfig string `yaml:"policy_config"`
+	Frontends    int    `yaml:"frontends"`
 	// MaxPrograms is how many programs may send requests at a time: none, a number, or auto.
 	MaxPrograms string `yaml:"max_programs"`
 	// ThunderAgent tunes the program scheduler that goes with policy thunderagent.

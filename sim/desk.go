@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/agentsim/agentsim/router"
@@ -50,6 +51,9 @@ func (r *run) newDesks(p *Plan) error {
 				return 0
 			}
 			return r.engines[l.worker].Tokens(r.now, &l.Request)
+		}
+		if r.options.Observe != nil {
+			d.router.Observe(func(c router.Choice) { r.tell(r.lives[c.Request.ID], Event{What: Routed, Choice: &c}) })
 		}
 		if p.scheduler != nil && !r.options.private {
 			if d.table, err = thunderagent.New(*p.scheduler, p.tableCapacity(), r.generated(i+1)); err != nil {
@@ -101,6 +105,9 @@ func (r *run) desk(session uint64) *desk {
 func (r *run) enter(l *live) {
 	if !r.gate.admit(l) {
 		l.stage = atGate
+		if r.options.Observe != nil {
+			r.tell(l, Event{What: Gated, Ahead: slices.Index(r.gate.waiting, l.inst), Running: r.gate.active})
+		}
 		return
 	}
 	d := r.desk(l.route.Session)
@@ -144,6 +151,9 @@ func (r *run) release(d *desk, releases []thunderagent.Release) {
 func (r *run) submit(d *desk, l *live) {
 	l.stage, l.submitted = atRouter, r.now
 	r.place(d, d.router.Submit(r.now, &l.route))
+	if r.options.Observe != nil && l.seq != 0 && l.stage == atRouter {
+		r.tell(l, Event{What: Queued, Ahead: d.router.Waiting() - 1})
+	}
 }
 
 // drain lets the routers dispatch what waits, once the step ends of this instant have freed workers.
@@ -170,6 +180,10 @@ func (r *run) place(d *desk, decisions []router.Decision) {
 		r.requests[l.record].Worker = l.worker
 		if l.tracked {
 			d.table.Sent(r.now, &l.ticket, l.worker)
+		}
+		if r.options.Observe != nil {
+			e := r.engines[dec.Worker]
+			r.tell(l, Event{What: Enqueued, Ahead: e.Waiting(), Running: e.Running()})
 		}
 		r.engines[dec.Worker].Enqueue(r.now, &l.Request)
 		r.touch(dec.Worker, r.now)
@@ -215,6 +229,9 @@ func (r *run) refuse(l *live, why string) {
 	rec.Status, rec.End = report.Rejected, r.now
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.result.refuse(why)
+	if r.options.Observe != nil {
+		r.tell(l, Event{What: Denied, Why: why})
+	}
 	r.leave(l, false)
 	r.inFlight--
 	inst, call := l.inst, l.call
@@ -245,7 +262,14 @@ func (r *run) tick() {
 			continue
 		}
 		if due, ok := d.table.NextTick(r.now); ok && due == r.now {
-			r.release(d, d.table.Tick(r.now))
+			if r.options.Ticks != nil {
+				r.options.Ticks(d.index, r.now, true, d.table)
+			}
+			released := d.table.Tick(r.now)
+			if r.options.Ticks != nil {
+				r.options.Ticks(d.index, r.now, false, d.table)
+			}
+			r.release(d, released)
 		}
 	}
 }

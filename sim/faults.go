@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/agentsim/agentsim/trace/report"
@@ -15,14 +16,15 @@ type Fault struct {
 }
 
 func (d *Deployment) checkFaults() error {
-	for _, f := range d.Faults {
+	for i, f := range d.Faults {
+		key := fmt.Sprintf("faults[%d]", i)
 		switch {
 		case f.At < 0 || f.At > longest:
-			return bad("faults", "at %v is out of range, want 0s to %v", f.At, longest)
+			return bad(key+".at", "%v is out of range, want 0s to %v", f.At, longest)
 		case f.Worker < 0 || f.Worker >= d.Workers:
-			return bad("faults", "worker %d is none of 0 to %d", f.Worker, d.Workers-1)
+			return bad(key+".worker", "%d is none of the workers 0 to %d", f.Worker, d.Workers-1)
 		case f.Action != "remove" && f.Action != "return":
-			return bad("faults", "action %q is unknown, want remove or return", f.Action)
+			return bad(key+".action", "%q is unknown, want remove or return", f.Action)
 		}
 	}
 	return nil
@@ -56,7 +58,7 @@ func (r *run) lose(rank int) {
 	}
 	for _, l := range r.lives { // in order of their slots
 		if l.seq != 0 && l.stage == atEngine && int(l.worker) == rank {
-			r.fail(l)
+			r.fail(l, "its worker is gone (faults)")
 		}
 	}
 }
@@ -75,7 +77,10 @@ func (r *run) regain(rank int) {
 }
 
 // fail ends a request that its client or its worker gave up, and sends it again if there are retries left.
-func (r *run) fail(l *live) {
+func (r *run) fail(l *live, why string) {
+	if r.options.Observe != nil {
+		r.tell(l, Event{What: Failed, Why: why})
+	}
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Failed, r.now
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued

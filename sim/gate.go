@@ -60,6 +60,9 @@ func (r *run) open(ended *instance) {
 	for kept := r.gate.next(); kept != nil; kept = r.gate.next() {
 		for _, l := range kept {
 			l.held += r.now - l.cameAt
+			if r.options.Observe != nil {
+				r.tell(l, Event{What: LetIn})
+			}
 			r.enter(l)
 		}
 	}

@@ -3,7 +3,9 @@ package sim
 import (
 	"fmt"
 	"path"
+	"slices"
 
+	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -74,6 +76,26 @@ func (m *HintMatch) matches(w *trace.Workload, call int32) bool {
 		return false
 	}
 	return true
+}
+
+// idleHints tells of rules that give no call a hint, and of hints that nothing knows.
+func (p *Plan) idleHints(w *trace.Workload) []string {
+	var idle []string
+	for i := range p.Deployment.Hints {
+		h := &p.Deployment.Hints[i]
+		call := int32(0)
+		for call < int32(len(w.Calls)) && !h.Match.matches(w, call) {
+			call++
+		}
+		if call == int32(len(w.Calls)) {
+			idle = append(idle, fmt.Sprintf("hints[%d] matches no call of the trace", i))
+		}
+		named := func(c router.Class) bool { return c.Name == *h.PolicyClass || c.Family == *h.PolicyClass }
+		if h.PolicyClass != nil && !slices.ContainsFunc(p.Router.Classes, named) {
+			idle = append(idle, fmt.Sprintf("hints[%d]: policy_class %q is none of router.policy_classes, and counts as none", i, *h.PolicyClass))
+		}
+	}
+	return idle
 }
 
 // hints are the hints of a call: those of the trace, and what the rules say, the later ones last.

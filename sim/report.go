@@ -185,6 +185,7 @@ func (r *Result) warnings() []string {
 	if r.Dropped > 0 {
 		w = append(w, fmt.Sprintf("%d calls are to models that this deployment does not serve (config key models)", r.Dropped))
 	}
+	w = append(w, r.Plan.idleHints(r.Workload)...)
 	if room := r.Plan.Blocks * r.Plan.Engine.BlockSize; room < r.Plan.MaxModelLen {
 		w = append(w, fmt.Sprintf("the KV cache holds %d tokens, fewer than the longest context of %d: the engine starts only with a lower engine.max_model_len, and longer calls are rejected here",
 			room, r.Plan.MaxModelLen))

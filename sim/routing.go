@@ -2,7 +2,14 @@ package sim
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -13,6 +20,9 @@ import (
 
 // resolveRouter checks the router's settings and settles those of the program scheduler.
 func (p *Plan) resolveRouter() error {
+	if p.Router.PolicyConfig != "" {
+		return bad("router.policy_config", "%s has not been read", p.Router.PolicyConfig)
+	}
 	if _, err := router.New(p.Router.Settings, p.pool(), p.Seed); err != nil {
 		return &ConfigError{"", err.Error()}
 	}
@@ -41,20 +51,49 @@ func (t *ThunderAgent) settings(blockSize int) (thunderagent.Settings, error) {
 	if err != nil {
 		return s, &ConfigError{"", "router." + err.Error()}
 	}
+	const parameters = "router.thunderagent.parameters"
 	s.BlockSize = int64(blockSize)
-	if len(t.Parameters) > 0 {
-		text, err := yaml.Marshal(t.Parameters)
-		if err == nil {
-			err = yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&s)
-		}
-		if err != nil {
-			return s, bad("router.thunderagent.parameters", "%v", err)
+	for _, key := range slices.Sorted(maps.Keys(t.Parameters)) {
+		if what := setParameter(&s, key, t.Parameters[key]); what != "" {
+			return s, bad(parameters+"."+key, "%s", what)
 		}
 	}
 	if err := s.Validate(); err != nil {
-		return s, &ConfigError{"", "router." + err.Error()}
+		return s, &ConfigError{"", parameters + strings.TrimPrefix(err.Error(), "thunderagent")}
 	}
 	return s, nil
+}
+
+// setParameter sets a key of the program scheduler's settings. It returns what is wrong with it, "" for nothing.
+func setParameter(s *thunderagent.Settings, key string, value any) string {
+	t := reflect.TypeFor[thunderagent.Settings]()
+	var known []string
+	for i := range t.NumField() {
+		known = append(known, t.Field(i).Tag.Get("yaml"))
+	}
+	at := slices.Index(known, key)
+	if at < 0 {
+		return "unknown, want one of " + strings.Join(known, ", ")
+	}
+	kind := t.Field(at).Type.Kind()
+	if f, ok := value.(float64); ok && f != math.Trunc(f) && (kind == reflect.Int || kind == reflect.Int64) {
+		return fmt.Sprintf("%v is not a whole number", value)
+	}
+	text, err := yaml.Marshal(map[string]any{key: value})
+	if err == nil {
+		err = yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(s)
+	}
+	var syntax yaml.Error
+	switch wants := map[reflect.Kind]string{reflect.Float64: "a number", reflect.Int: "a whole number", reflect.Int64: "a whole number",
+		reflect.Bool: "true or false", reflect.String: "a word"}[kind]; {
+	case err == nil:
+		return ""
+	case wants != "":
+		return fmt.Sprintf("%v is not %s", value, wants)
+	case errors.As(err, &syntax): // its own text has several lines
+		return syntax.GetMessage()
+	}
+	return err.Error()
 }
 
 // unlabelledStream tells the random numbers of unlabelled programs from others of the same seed.

@@ -25,8 +25,11 @@ type Options struct {
 	Check bool
 	// Progress, when set, counts ended calls.
 	Progress *atomic.Int64
-	// Decisions, when set, gets every decision of the program schedulers.
+	// Decisions, when set, gets every decision of the program schedulers, and Observe what else happens to calls.
 	Decisions func(thunderagent.Event)
+	Observe   func(Event)
+	// Ticks, when set, is shown the table of a frontend before and after each of its ticks. It must not change it.
+	Ticks func(frontend int, at time.Duration, before bool, t *thunderagent.Table)
 	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
 	// back as mode recorded does.
 	private, hold bool
@@ -307,6 +310,9 @@ func (r *run) endStep(worker int) {
 		rec := &r.requests[l.record]
 		switch o.Kind {
 		case engine.FirstToken:
+			if r.options.Observe != nil {
+				r.tell(l, Event{What: FirstToken})
+			}
 			r.desk(l.route.Session).router.FirstToken(&l.route)
 			if l.Output > 0 && rec.FirstToken == report.None {
 				rec.FirstToken = r.now + delay
@@ -346,10 +352,11 @@ func (r *run) passBorders(worker int) {
 // scheduled notes admissions.
 func (r *run) scheduled(outcomes []engine.Outcome) {
 	for _, o := range outcomes {
-		if o.Kind != engine.Admitted {
-			continue
+		l := r.lives[o.Request.ID]
+		if r.options.Observe != nil && !l.gone {
+			r.tell(l, Event{What: map[engine.Kind]What{engine.Admitted: Admitted, engine.Preempted: Preempted}[o.Kind]})
 		}
-		if l := r.lives[o.Request.ID]; !l.gone {
+		if o.Kind == engine.Admitted && !l.gone {
 			if rec := &r.requests[l.record]; rec.Admitted == report.None {
 				rec.Admitted = r.now
 				rec.Hit = l.Hit

@@ -14,11 +14,15 @@ import (
 	"strings"
 )
 
-// The types of a request classifier and of worker selection that are known.
+// The types of a request classifier and of worker selection that mean more than their name.
 const (
 	TypeThunderAgent = "thunderagent"
 	TypeDefaultCost  = "dynamo-default-cost-fn"
 )
+
+// selectionTypes are the types of worker selection. Only TypeDefaultCost takes parameters.
+var selectionTypes = []string{TypeThunderAgent, TypeDefaultCost, "dynamo-two-tier-cost-fn", "dynamo-sticky-min-load",
+	"dynamo-soft-affinity-load-guard", "lmetric"}
 
 // builtIn is the name of the selection that needs no instance.
 const builtIn = "default"
@@ -36,6 +40,9 @@ type File struct {
 
 // ThunderAgent has the parameters of the program scheduler, by their names in the file.
 type ThunderAgent struct {
+	// Given are the names that the file has, in order of the alphabet. The other parameters have their defaults.
+	Given []string
+
 	PauseThreshold           float64 // share of a worker's KV above which programs are paused
 	PauseTarget              float64 // share down to which they are
 	ResumeHysteresis         float64 // share below PauseThreshold up to which programs resume
@@ -51,7 +58,7 @@ type ThunderAgent struct {
 
 // Selection is the worker selection of aggregated serving.
 type Selection struct {
-	// Type is TypeThunderAgent or TypeDefaultCost.
+	// Type is TypeThunderAgent, TypeDefaultCost, or another of Dynamo's policies.
 	Type string
 	// Cost has the parameters of TypeDefaultCost.
 	Cost Cost
@@ -128,7 +135,7 @@ func readClassifier(top group) *ThunderAgent {
 	p := g.group("parameters", "pause_threshold", "pause_target", "resume_hysteresis", "resume_timeout_seconds",
 		"session_retention_seconds", "scheduler_interval_seconds", "acting_token_weight", "acting_decay_tau_seconds",
 		"buffer_per_program", "max_tracked_requests", "shared_prefix_budget")
-	t := &ThunderAgent{PauseThreshold: p.number("pause_threshold", 0.95, 0, 1)}
+	t := &ThunderAgent{Given: keys(p.values), PauseThreshold: p.number("pause_threshold", 0.95, 0, 1)}
 	// Both lie on or below the threshold, so that what is paused for room is not resumed into it at once.
 	t.PauseTarget = p.number("pause_target", min(0.80, t.PauseThreshold), 0, 1)
 	t.ResumeHysteresis = p.number("resume_hysteresis", min(0.10, t.PauseThreshold), 0, 1)
@@ -172,9 +179,9 @@ func readSelection(top group) *Selection {
 
 // readInstance reads one of worker_selection's instances.
 func readInstance(i group) *Selection {
-	s := &Selection{Type: i.oneOf("type", "", TypeThunderAgent, TypeDefaultCost)}
-	if s.Type == TypeThunderAgent {
-		i.group("parameters") // it takes none
+	s := &Selection{Type: i.oneOf("type", "", selectionTypes...)}
+	if s.Type != TypeDefaultCost {
+		i.group("parameters") // they take none
 		return s
 	}
 	weights := map[string]**float64{

@@ -32,6 +32,7 @@ func TestThunderAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &ThunderAgent{
+		Given:          []string{"buffer_per_program", "pause_target", "pause_threshold", "scheduler_interval_seconds", "shared_prefix_budget"},
 		PauseThreshold: 0.9, PauseTarget: 0.7, ResumeHysteresis: 0.1,
 		ResumeTimeoutSeconds: 1800, SessionRetentionSeconds: 1800, SchedulerIntervalSeconds: 2.5,
 		ActingTokenWeight: 1, ActingDecayTauSeconds: 1, BufferPerProgram: 64, MaxTrackedRequests: 10_000, SharedPrefixBudget: true,

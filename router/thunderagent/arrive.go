@@ -187,13 +187,31 @@ func (t *Table) place(now time.Duration, e *entry, r *Request) int32 {
 	return best
 }
 
+// emptiest returns the worker with the most room for a new program, the first of equals, or nowhere.
+func (t *Table) emptiest() int32 {
+	best, most := nowhere, int64(0)
+	for w := range t.workers {
+		room := share(t.workers[w].capacity, t.settings.AdmitCeiling) - t.Used(w)
+		if t.usable(w) && (best == nowhere || room > most) {
+			best, most = int32(w), room
+		}
+	}
+	return best
+}
+
 // hold defers r, the first waiting request of e.
 func (t *Table) hold(now time.Duration, e *entry, r *Request, why Reason) {
 	if r.held {
 		return
 	}
 	t.stats.Deferred++
-	t.tell(now, Deferred, why, e, r, r.Pin, t.settings.AdmitCeiling)
+	if t.observe != nil {
+		w := r.Pin
+		if why == FitsNowhere {
+			w = t.emptiest()
+		}
+		t.tell(now, Deferred, why, e, r, w, t.settings.AdmitCeiling)
+	}
 	r.held, r.heldAt = true, now
 	s := e.stopped()
 	s.deferredSince = now

@@ -48,7 +48,7 @@ type Event struct {
 	Reason  Reason
 	Session uint64
 	Request *Request // nil when the decision is about a program without one
-	Worker  int32    // the one in question, -1 for none
+	Worker  int32    // the one in question, of those where it fits nowhere the one with the most room; -1 for none
 	// Size of the program, without its buffer.
 	Size int64
 	// Used, Capacity and Room are the worker's before the decision, 0 without one. Room is what is left below the limit in

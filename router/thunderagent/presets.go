@@ -7,13 +7,13 @@ import (
 
 // presets are in the order in which they are listed to users; the first is the default.
 var presets = []struct {
-	name     string
-	settings func() Settings
+	name, what string
+	settings   func() Settings
 }{
-	{"dynamo-native", native},
-	{"dynamo-python", python},
-	{"upstream", upstream},
-	{"paper", paper},
+	{"dynamo-native", "Dynamo's router plugin, from 1.6 on", native},
+	{"dynamo-python", "Dynamo's service thunderagent_router: soft demotion, resume boost, 600 s retention", python},
+	{"upstream", "the authors' proxy: thresholds at 100 %, no expiry", upstream},
+	{"paper", "arXiv 2602.13692: one queue, decayed pressure, no timeout", paper},
 }
 
 // Presets returns the names of all presets, the default first.
@@ -23,6 +23,16 @@ func Presets() []string {
 		names[i] = p.name
 	}
 	return names
+}
+
+// DescribePreset says in one line whose version a preset is; "" for an unknown one.
+func DescribePreset(name string) string {
+	for _, p := range presets {
+		if p.name == name {
+			return p.what
+		}
+	}
+	return ""
 }
 
 // Preset returns the settings of a named version; "" is dynamo-native.

@@ -162,3 +162,34 @@ func (t *Table) pausedFor(now time.Duration, e *entry) time.Duration {
 	}
 	return e.pausedFor
 }
+
+// Need returns the room that a worker must have for a program of that many tokens.
+func (t *Table) Need(tokens int64) int64 { return t.settings.need(tokens) }
+
+// Account is what the programs of a worker are charged, and the lines that it is held against, in tokens.
+type Account struct {
+	Worker         int32
+	Used, Capacity int64
+	// Above PauseAbove programs are paused until PauseTo is met; up to ResumeTo paused ones are resumed, and up to AdmitTo
+	// new ones admitted.
+	PauseAbove, PauseTo, ResumeTo, AdmitTo int64
+	// Reasoning and Acting are programs.
+	Reasoning, Acting int64
+}
+
+// Accounts returns the accounts of the workers that are there.
+func (t *Table) Accounts() []Account {
+	var all []Account
+	for w := range t.workers {
+		on := &t.workers[w]
+		if !on.alive {
+			continue
+		}
+		line := func(of float64) int64 { return share(on.capacity, of) }
+		all = append(all, Account{Worker: int32(w), Used: t.Used(w), Capacity: on.capacity,
+			PauseAbove: line(t.settings.PauseThreshold), PauseTo: line(t.settings.PauseTarget),
+			ResumeTo: line(t.settings.resumeCeiling()), AdmitTo: line(t.settings.AdmitCeiling),
+			Reasoning: on.reasoning.programs, Acting: on.acting.programs})
+	}
+	return all
+}

@@ -30,7 +30,7 @@ func TestEvents(t *testing.T) {
 	r.arrive(2, 8800)
 	check(Event{Kind: Admitted, Reason: Fits, Session: 2, Worker: 0, Size: 8800, Used: 1100, Capacity: 10_000, Room: 8900})
 	r.arrive(3, 9000)
-	check(Event{Kind: Deferred, Reason: FitsNowhere, Session: 3, Worker: nowhere, Size: 9000})
+	check(Event{Kind: Deferred, Reason: FitsNowhere, Session: 3, Worker: 1, Size: 9000, Capacity: 2000, Room: 2000})
 	r.arrive(4, 10)
 	check(Event{Kind: Deferred, Reason: BehindPaused, Session: 4, Worker: nowhere, Size: 10})
 	r.tick()

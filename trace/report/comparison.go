@@ -324,7 +324,7 @@ func (c *comparison) span(m Metric, of []int) string {
 	return low + " to " + high
 }
 
-func (c *comparison) print(m Metric, i int) string { return m.print(c.runs[i], c.runs) }
+func (c *comparison) print(m Metric, i int) string { return m.Print(c.runs[i], c.runs) }
 
 // names lists the names of some of the runs, in the order of the table.
 func (c *comparison) names(of []int) string {

@@ -143,8 +143,8 @@ func (m Metric) unit(runs []*Run) timeUnit {
 	return unitFor(largest)
 }
 
-// print formats the figure of one of the runs.
-func (m Metric) print(r *Run, runs []*Run) string {
+// Print formats the figure of one of the runs, in a unit that suits all of them.
+func (m Metric) Print(r *Run, runs []*Run) string {
 	v := m.Of(r).Value
 	switch {
 	case m.share:

@@ -35,6 +35,16 @@ func contenders(runs []*Run) []int {
 	return others
 }
 
+// Best returns the index of the run that is best in the Primary metric, the first of equals, and that metric; -1 when none
+// has a figure.
+func Best(runs []*Run, fixedLoad bool) (int, Metric) {
+	metric := Primary(runs, fixedLoad)
+	if ranked := rank(runs, metric); len(ranked) > 0 {
+		return ranked[0], metric
+	}
+	return -1, metric
+}
+
 // rank returns the contenders that have the metric (a rate of 0 is nothing to rank), best first.
 func rank(runs []*Run, metric Metric) []int {
 	ranked := slices.DeleteFunc(contenders(runs), func(i int) bool { return metric.Of(runs[i]).Value <= 0 })

@@ -25,11 +25,17 @@ type batch struct {
 	capture   *trace.Capture
 	options   sim.Options
 	jobs      int
-	traces    bool // keep results for writing traces
+	traces    bool   // keep results for writing traces
+	explain   string // what is to be explained; "" nothing
 	rows      int
 	cells     []*cell
 	workloads []*compiled
 	solos     []*solo
+	searches  []*capSearch
+
+	slots chan struct{} // as many as simulations may run at a time
+	// done and total count calls, for the progress bar.
+	done, total atomic.Int64
 }
 
 // cell is one simulation. Row is its row in the table; cells of a row differ in their seeds.
@@ -38,11 +44,14 @@ type cell struct {
 	row      int
 	axes     []report.Axis
 	bound    string // "none" or "all" for a cell that bounds a row
+	auto     bool   // router.max_programs is to be searched for
+	search   *capSearch
 	workload *compiled
 	solo     *solo
 	result   *sim.Result
 	run      *report.Run
 	err      error
+	why      *explanation // nil: not asked for
 }
 
 // compiled is a workload that cells share.
@@ -76,7 +85,7 @@ func (b *batch) addBounds() error {
 			if err != nil {
 				return err
 			}
-			b.cells = append(b.cells, &cell{plan: plan, row: c.row, bound: bound})
+			b.cells = append(b.cells, &cell{plan: plan, row: c.row, bound: bound, auto: c.auto})
 		}
 	}
 	return nil
@@ -96,27 +105,59 @@ func (b *batch) run(ctx context.Context, g *Global) error {
 	if err := b.compile(); err != nil {
 		return err
 	}
+	if err := b.explainRows(); err != nil {
+		return err
+	}
+	b.slots = make(chan struct{}, b.jobs)
+	b.options.Progress = &b.done
 	tasks := b.tasks()
-	total := len(tasks) * len(b.workloads[0].workload.Calls)
-	var done atomic.Int64
-	b.options.Progress = &done
-	stop := showProgress(g, &done, total)
+	b.expect(len(b.solos) + len(b.cells))
+	stop := showProgress(g, &b.done, &b.total)
 	defer stop()
 	var wait sync.WaitGroup
-	queue := make(chan func(context.Context))
-	for range min(b.jobs, len(tasks)) {
-		wait.Go(func() {
-			for task := range queue {
-				task(ctx)
-			}
-		})
+	for _, task := range tasks {
+		wait.Go(func() { task(ctx) })
 	}
-	for _, t := range tasks {
-		queue <- t
-	}
-	close(queue)
 	wait.Wait()
 	return nil
+}
+
+// expect counts simulations that are to come.
+func (b *batch) expect(simulations int) {
+	b.total.Add(int64(simulations) * int64(len(b.workloads[0].workload.Calls)))
+}
+
+// inTurn calls f when fewer than jobs simulations run.
+func (b *batch) inTurn(f func()) {
+	b.slots <- struct{}{}
+	defer func() { <-b.slots }()
+	f()
+}
+
+// explainRows finds what is to be explained in the workload of every row.
+func (b *batch) explainRows() (err error) {
+	seen := map[int]bool{}
+	for _, c := range b.cells {
+		if b.explain == "" || seen[c.row] || c.bound != "" {
+			continue
+		}
+		seen[c.row] = true
+		if c.why, err = newExplanation(b.explain, c.workload.workload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explanations are those of the rows that were simulated to the end.
+func (b *batch) explanations() []*explanation {
+	var all []*explanation
+	for _, c := range b.cells {
+		if c.why != nil && c.err == nil {
+			all = append(all, c.why)
+		}
+	}
+	return all
 }
 
 // finished counts the cells that were simulated to the end.
@@ -170,26 +211,37 @@ func (b *batch) build(w *compiled) (err error) {
 	return err
 }
 
-// tasks lists what can run in parallel: the programs alone where slowdowns mean something, and the cells. A cell waits
-// for the programs alone, which therefore come first.
+// tasks lists what can run in parallel: the programs alone where slowdowns mean something, the searches for caps, and the
+// cells. A cell waits for the others, which therefore come first. Nothing waits in its turn.
 func (b *batch) tasks() []func(context.Context) {
 	var cells, solos []func(context.Context)
 	for _, c := range b.cells {
-		c.solo = b.soloOf(c)
+		c.solo, c.search = b.soloOf(c), b.searchOf(c)
 		cells = append(cells, func(ctx context.Context) { b.simulate(ctx, c) })
 	}
 	for _, s := range b.solos {
 		solos = append(solos, func(ctx context.Context) {
 			defer close(s.done)
-			s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan, b.options)
+			b.inTurn(func() { s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan, b.options) })
 		})
+	}
+	for _, s := range b.searches {
+		solos = append(solos, func(ctx context.Context) { b.searchCap(ctx, s) })
 	}
 	return append(solos, cells...)
 }
 
 // simulate runs a cell and turns its result into a report row.
 func (b *batch) simulate(ctx context.Context, c *cell) {
-	result, err := sim.Run(ctx, c.workload.workload, c.plan, b.options)
+	var result *sim.Result
+	err := c.useCap()
+	if err == nil {
+		options := b.options
+		if c.why != nil {
+			c.why.watch(&options)
+		}
+		b.inTurn(func() { result, err = sim.Run(ctx, c.workload.workload, c.plan, options) })
+	}
 	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
 	if c.err = cmp.Or(err, encodeErr); c.err != nil {
 		c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
@@ -198,6 +250,9 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 			c.run.Status = report.RunInterrupted
 		}
 		return
+	}
+	if c.why != nil {
+		c.why.finish(c.plan.Name, result.Scheduler != nil)
 	}
 	var times []time.Duration
 	if c.solo != nil {
@@ -208,6 +263,9 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 	c.run.Axes = c.axes
 	if c.solo != nil && c.solo.err != nil {
 		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("slowdowns are not known: programs alone: %v", c.solo.err))
+	}
+	if c.search != nil {
+		c.run.Warnings = append(c.run.Warnings, c.search.note)
 	}
 	if n := c.workload.changed; n > 0 {
 		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("%d calls were longer than %d tokens and were changed (workload.max_context %s)",
@@ -315,11 +373,11 @@ func (b *batch) failure() error {
 }
 
 // showProgress draws a bar on a terminal while calls end, and returns how to stop it.
-func showProgress(g *Global, done *atomic.Int64, total int) func() {
+func showProgress(g *Global, done, total *atomic.Int64) func() {
 	if !g.Terminal {
 		return func() {}
 	}
-	bar := progressbar.NewOptions64(int64(total), progressbar.OptionSetWriter(g.Stderr), progressbar.OptionSetDescription("simulating"),
+	bar := progressbar.NewOptions64(total.Load(), progressbar.OptionSetWriter(g.Stderr), progressbar.OptionSetDescription("simulating"),
 		progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -329,7 +387,8 @@ func showProgress(g *Global, done *atomic.Int64, total int) func() {
 		for {
 			select {
 			case <-tick.C:
-				_ = bar.Set64(min(done.Load(), int64(total)))
+				bar.ChangeMax64(total.Load())
+				_ = bar.Set64(min(done.Load(), total.Load()))
 			case <-quit:
 				_ = bar.Finish()
 				return

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -41,6 +42,9 @@ func loadConfig(file string) (sim.Deployment, traffic, error) {
 		return p.deployment()
 	}
 	err = decode(&d, text, func(line, column int) string { return fmt.Sprintf("%s:%d:%d", file, line, column) }, file)
+	if policy := d.Router.PolicyConfig; policy != "" && !filepath.IsAbs(policy) {
+		d.Router.PolicyConfig = filepath.Join(filepath.Dir(file), policy)
+	}
 	return d, traffic{}, err
 }
 

@@ -46,7 +46,8 @@ var keyHelp = map[string]string{
 	"engine.speculative.acceptance":               "share of drafts accepted after accepted ones, such as 0.7, or vLLM's per-position acceptance rates, such as [0.8, 0.6]",
 	"engine.speculative.draft_model":              "draft_model: the model that drafts, a name of 'agentsim models' or the path of a config.json",
 	"engine.kv_blocks":                            "KV blocks per rank: auto, a number, or a multiple of auto such as x0.5",
-	"router.policy":                               strings.Join(router.Policies(), ", "),
+	"router.policy":                               strings.Join(router.Policies(), ", ") + "; 'agentsim config --policies' tells what each does",
+	"router.policy_config":                        "a router policy file of Dynamo (--router-policy-config there), beside the config: sets policy, thunderagent and policy_classes",
 	"router.preset":                               "kv: what Dynamo's flags set: load-aware (no cache credit) or agentic (credit 2, prefill scale 4, request weight 64)",
 	"router.overlap_score_credit":                 "kv: prefill blocks forgiven for each prompt block that a worker holds; 0 keeps no index under any policy",
 	"router.overlap_score_credit_decay":           "kv: takes credit from workers with more prefill load than the least loaded",
@@ -77,7 +78,7 @@ var keyHelp = map[string]string{
 	"router.max_programs":                         "programs that may send requests at a time, the others wait in order of arrival: none, a number, or auto (the best is searched for)",
 	"router.thunderagent.preset":                  "version of the program scheduler: " + strings.Join(thunderagent.Presets(), ", ") + "; empty is the first",
 	"router.thunderagent.gates":                   "on, or none: it holds and pauses nothing",
-	"router.thunderagent.parameters":              "what differs from the preset, by Dynamo's names: {pause_threshold: 0.9, scheduler_interval_seconds: 2}",
+	"router.thunderagent.parameters":              "what differs from the preset: {pause_threshold: 0.9, scheduler_interval_seconds: 2}; 'agentsim config --policies' lists them",
 	"router.unlabelled":                           "share of programs whose requests name no session, so that the program scheduler does not see them",
 	"router.frontends":                            "independent routers; a session stays on one",
 	"load.mode":                                   "recorded, closed, concurrency, poisson, or rollout (all programs begin at once); empty chooses by the trace",
@@ -101,8 +102,8 @@ var keyHelp = map[string]string{
 	"cost.profile":                                "step cost: a name of 'agentsim models profiles', fixed, or a profile file; empty follows engine.kind",
 	"cost.prefill":                                "profile fixed: time of a step with any prefill, added to cost.decode",
 	"cost.decode":                                 "profile fixed: time of a step with any decode",
-	"hints":                                       "rules that give hints to calls: [{match: {subagent: true}, priority: 5}]",
-	"faults":                                      "workers that go and come back: [{at: 300s, worker: 1, action: remove}]",
+	"hints":                                       "rules that give hints to calls, the last that matches counts: [{match: {subagent: true}, priority: 5}]; match has root, subagent, first, class, model (globs), hints are priority, strict_priority, osl, policy_class",
+	"faults":                                      "workers that go (action: remove) and come back with an empty cache (return): [{at: 300s, worker: 1, action: remove}]",
 	"slo.ttft":                                    "bound of the time to first token for goodput; 0s is none",
 	"slo.itl":                                     "bound of a request's mean time per output token; 0s is none",
 	"slo.program":                                 "bound of a program's makespan; 0s is none",
@@ -110,16 +111,24 @@ var keyHelp = map[string]string{
 }
 
 func newConfig(g *Global) *cobra.Command {
-	var asYAML bool
+	var asYAML, policies bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "List the keys of a deployment, their defaults and meaning",
 		Long: `List the keys of a deployment with their defaults. They are set in a YAML file (predict -c FILE), by --set path=value, or
-tried in turn by --grid path=v1,v2. With --yaml the defaults are printed as a file to start from.`,
+tried in turn by --grid path=v1,v2. With --yaml the defaults are printed as a file to start from, with --policies what the
+values of router.policy do, and the presets and parameters of the program scheduler.`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return printConfig(g.Stdout, asYAML) },
+		RunE: func(*cobra.Command, []string) error {
+			if policies {
+				return printPolicies(g.Stdout)
+			}
+			return printConfig(g.Stdout, asYAML)
+		},
 	}
+	cmd.Flags().BoolVar(&policies, "policies", false, "list routing policies and the program scheduler's presets")
 	cmd.Flags().BoolVar(&asYAML, "yaml", false, "print a config file with the defaults")
+	cmd.MarkFlagsMutuallyExclusive("yaml", "policies")
 	return cmd
 }
 
@@ -141,6 +150,49 @@ func printConfig(w io.Writer, asYAML bool) error {
 				def = "-"
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\n", path, def, keyHelp[path])
+		})
+	})
+}
+
+// printPolicies lists routing policies, the presets of the program scheduler, and its parameters in each.
+func printPolicies(w io.Writer) error {
+	err := table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "router.policy\twhere a request goes")
+		for _, name := range router.Policies() {
+			fmt.Fprintf(w, "%s\t%s\n", name, router.Describe(name))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	presets := thunderagent.Presets()
+	err = table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "router.thunderagent.preset\twhose program scheduler")
+		for _, name := range presets {
+			fmt.Fprintf(w, "%s\t%s\n", name, thunderagent.DescribePreset(name))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return table(w, func(w io.Writer) {
+		fmt.Fprintf(w, "router.thunderagent.parameters\t%s\n", strings.Join(presets, "\t"))
+		columns := make([]reflect.Value, len(presets))
+		for i, name := range presets {
+			s, _ := thunderagent.Preset(name) // it is listed
+			columns[i] = reflect.ValueOf(s)
+		}
+		walkKeys(columns[0].Type(), "", func(path string, _ reflect.Type, index []int) {
+			if path == "block_size" { // follows engine.block_size
+				return
+			}
+			fmt.Fprint(w, path)
+			for _, c := range columns {
+				fmt.Fprintf(w, "\t%v", c.FieldByIndex(index))
+			}
+			fmt.Fprintln(w)
 		})
 	})
 }

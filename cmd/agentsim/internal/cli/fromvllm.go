@@ -244,6 +244,8 @@ func (c *serverConfig) readVLLMOption(o option) error {
 		return c.setSpeculation(value, o.given)
 	case "enable-prefix-caching":
 		c.set("engine.prefix_caching", on, o.given)
+	case "disable-hybrid-kv-cache-manager":
+		c.oneGroup = on == "true"
 	case "async-scheduling":
 		c.set("engine.async_scheduling", on, o.given)
 	case "scheduling-policy":
@@ -283,14 +285,7 @@ func (c *serverConfig) finishVLLM() error {
 		seqs, tokens = 1024, 8192
 	}
 	const from = "default of vllm serve on this GPU"
-	if c.poolLine == "tokens" {
-		size := c.number("engine.block_size", 16)
-		for i := range c.settings {
-			if s := &c.settings[i]; s.key == "engine.kv_blocks" {
-				s.value = strconv.Itoa(c.number(s.key, 0) / size)
-			}
-		}
-	}
+	c.convertVLLMPool()
 	if c.get("engine.max_num_batched_tokens") == "" {
 		c.set("engine.max_num_batched_tokens", strconv.Itoa(max(tokens, c.number("engine.max_num_seqs", 0))), from)
 	}

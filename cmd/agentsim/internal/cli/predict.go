@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsim/agentsim/models"
-	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
@@ -33,6 +32,7 @@ type predict struct {
 	strict   bool
 	check    bool
 	bounds   bool
+	explain  string
 	baseline string
 	repeats  int
 	jobs     int
@@ -53,23 +53,23 @@ type shortFlag struct {
 
 func predictFlags() []shortFlag {
 	return []shortFlag{
-		{name: "model", path: "model", list: true, usage: "a name of 'agentsim models', or a Hugging Face config.json"},
-		{name: "gpu", path: "gpu", list: true, usage: "a name of 'agentsim gpus' (default h100-sxm)"},
-		{name: "tp", path: "parallelism.tensor", list: true, usage: "tensor parallelism (default: the smallest that fits)"},
-		{name: "workers", path: "workers", list: true, usage: "number of workers"},
-		{name: "router", path: "router.policy", list: true, usage: "routing policy: " + strings.Join(router.Policies(), ", ")},
-		{name: "concurrency", path: "load.concurrency", list: true, usage: "root programs that live at a time; sets load.mode"},
-		{name: "rate", path: "load.rate", list: true, usage: "root programs per second, Poisson; sets load.mode"},
-		{name: "mode", path: "load.mode", usage: "arrivals: recorded, closed, concurrency, poisson"},
-		{name: "speed", path: "load.speed", usage: "divide arrivals and gaps by this"},
-		{name: "max-gap", path: "load.max_gap", usage: "longest gap between turns, such as 60s"},
-		{name: "human-gap", path: "load.human_gap", usage: "gaps that people took: recorded, drop, or cap=60s"},
-		{name: "warmup", path: "load.warmup", usage: "time before the measured window"},
-		{name: "duration", path: "load.duration", usage: "length of the measured window (default: the whole run)"},
-		{name: "start", path: "load.start", usage: "how programs begin at concurrency: ramp or snapshot (at random turns)"},
-		{name: "max-context", path: "workload.max_context", usage: "calls longer than the model takes: reject, truncate or split"},
-		{name: "outputs", path: "workload.outputs", list: true, usage: "generated tokens that later prompts share: inferred, none or all"},
-		{name: "seed", path: "seed", usage: "seed of everything random"},
+		{name: "model", path: "model", list: true, usage: "`NAMES` of 'agentsim models', or a Hugging Face config.json"},
+		{name: "gpu", path: "gpu", list: true, usage: "`NAMES` of 'agentsim gpus' (default h100-sxm)"},
+		{name: "tp", path: "parallelism.tensor", list: true, usage: "tensor parallelism, `N,N` (default: the smallest that fits)"},
+		{name: "workers", path: "workers", list: true, usage: "number of workers, `N,N`"},
+		{name: "router", path: "router.policy", list: true, usage: "routing policies, `NAMES`: round-robin, least-loaded, sticky, kv, thunderagent, ...; 'agentsim config --policies' tells what each does"},
+		{name: "concurrency", path: "load.concurrency", list: true, usage: "root programs that live at a time, `N,N`; sets load.mode"},
+		{name: "rate", path: "load.rate", list: true, usage: "root programs per second, `R,R`, Poisson; sets load.mode"},
+		{name: "mode", path: "load.mode", usage: "arrival `MODE`: recorded, closed, concurrency, poisson, rollout"},
+		{name: "speed", path: "load.speed", usage: "divide arrivals and gaps by `X`"},
+		{name: "max-gap", path: "load.max_gap", usage: "longest `TIME` between turns, such as 60s"},
+		{name: "human-gap", path: "load.human_gap", usage: "gaps that people took, `HOW`: recorded, drop, or cap=60s"},
+		{name: "warmup", path: "load.warmup", usage: "`TIME` before the measured window"},
+		{name: "duration", path: "load.duration", usage: "`TIME` that the measured window takes (default: the whole run)"},
+		{name: "start", path: "load.start", usage: "`HOW` programs begin at concurrency: ramp, or snapshot (at random turns)"},
+		{name: "max-context", path: "workload.max_context", usage: "calls longer than the model takes, `HOW`: reject, truncate or split"},
+		{name: "outputs", path: "workload.outputs", list: true, usage: "generated tokens that later prompts share, `HOW`: inferred, none or all"},
+		{name: "seed", path: "seed", usage: "seed `N` of everything random"},
 	}
 }
 
@@ -90,9 +90,10 @@ A deployment is a YAML file (-c), the defaults, or flags over either. Every key 
   agentsim predict traces/ --model minimax-m2.5 --grid engine.kv_blocks=x0.5,x1,x2
   agentsim predict run -c prod.yaml -c candidate.yaml --repeats 5 -o out --traces
 
-The first row is the baseline that the others are compared with. With only a trace and a model, the policies
-round-robin, sticky and kv are compared on two workers; what was assumed is printed. "agentsim config" lists every key
-of a deployment.
+Flags with several values, such as NAMES or N,N, make an axis each, as --grid does. The first row is the baseline that
+the others are compared with. With only a trace and a model, the policies round-robin, sticky and kv are compared on two
+workers; what was assumed is printed. "agentsim config" lists every key of a deployment. --explain tells why one session,
+request or program fared as it did in each row.
 
 Exit codes: 0 done; 1 a run failed; 2 wrong usage, config or input; 3 done, but the result should not be trusted, and
 why; 130 interrupted.`,
@@ -109,8 +110,8 @@ why; 130 interrupted.`,
 			f.StringVar(&s.value, s.name, "", s.usage)
 		}
 	}
-	f.StringArrayVar(&p.sets, "set", nil, "override a config key, `path=value`")
-	f.StringArrayVar(&p.grids, "grid", nil, "try several values of a config key, `path=v1,v2`")
+	f.StringArrayVar(&p.sets, "set", nil, "override a config key: `path=value`")
+	f.StringArrayVar(&p.grids, "grid", nil, "try several values of a config key: `path=v1,v2`")
 	p.addTraceFlags(cmd)
 	p.addSynthFlags(cmd)
 	f.StringVar(&p.baseline, "baseline", "", "\"recorded\" adds what the trace itself measured as the first row")
@@ -118,7 +119,8 @@ why; 130 interrupted.`,
 	f.BoolVar(&p.bounds, "bounds", false, "also run with --outputs none and all, and say if another row wins")
 	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
 	f.BoolVar(&p.traces, "traces", false, "with -o: also write each run's predicted trace")
-	f.BoolVar(&p.json, "json", false, "print report.json instead of the table")
+	f.StringVar(&p.explain, "explain", "", "`WHAT` to explain instead of the table: the id of a session or request, the number of a program (from 0), or the program scheduler's busiest tick (tick) or the one at a time (tick=1234s)")
+	f.BoolVar(&p.json, "json", false, "print report.json instead of the table; with --explain, that as JSON")
 	f.BoolVar(&p.force, "force", false, "overwrite results in the output folder")
 	f.BoolVar(&p.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
 	f.BoolVar(&p.check, "check", false, "verify conservation laws at every event (slow)")
@@ -183,6 +185,10 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 // deployments builds the rows: each config file, or the defaults, with all flags and grid axes applied.
 func (p *predict) deployments() ([]sim.Deployment, error) {
 	bases := []sim.Deployment{}
+	files := []string{""}
+	if len(p.configs) > 0 {
+		files = p.configs
+	}
 	for _, file := range p.configs {
 		d, t, err := loadConfig(file)
 		if err != nil {
@@ -204,7 +210,7 @@ func (p *predict) deployments() ([]sim.Deployment, error) {
 		return nil, err
 	}
 	var all []sim.Deployment
-	for _, base := range bases {
+	for i, base := range bases {
 		for _, s := range p.sets {
 			if err := set(&base, s); err != nil {
 				return nil, err
@@ -220,6 +226,11 @@ func (p *predict) deployments() ([]sim.Deployment, error) {
 		cells, err := expand(base, axes)
 		if err != nil {
 			return nil, err
+		}
+		for j := range cells {
+			if err := p.usePolicyFile(&cells[j], files[i]); err != nil {
+				return nil, err
+			}
 		}
 		all = append(all, cells...)
 	}
@@ -258,7 +269,7 @@ func (p *predict) axes() ([]axis, error) {
 		path, _, _ := strings.Cut(s, "=")
 		given[path] = true
 	}
-	if len(p.configs) == 0 && !given["router.policy"] {
+	if len(p.configs) == 0 && !given["router.policy"] && !given["router.policy_config"] {
 		axes = append(axes, axis{"router.policy", []string{"round-robin", "sticky", "kv"}})
 		p.assume("the policies round-robin, sticky and kv are compared (--router)")
 	}
@@ -301,7 +312,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 	if err := capture.Link(); err != nil {
 		return nil, usagef("%w", err)
 	}
-	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces}
+	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces, explain: p.explain}
 	for i := range deployments {
 		d := &deployments[i]
 		p.assumeLoad(capture, d)
@@ -312,6 +323,11 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		for r := range p.repeats {
 			seeded := *d
 			seeded.Seed += uint64(r)
+			seeded.Router.PolicyConfig = "" // it is applied
+			auto := seeded.Router.MaxPrograms == "auto"
+			if auto { // searched for later
+				seeded.Router.MaxPrograms = "none"
+			}
 			plan, err := seeded.Resolve()
 			if err != nil {
 				return nil, p.unresolved(deployments, d, err)
@@ -319,7 +335,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			if tensor == 0 && r == 0 {
 				p.assume("tensor parallelism %d for %s on %s, the smallest that fits (--tp)", plan.Parallelism.Tensor, d.Model, d.GPU)
 			}
-			b.cells = append(b.cells, &cell{plan: plan, row: i, axes: point})
+			b.cells = append(b.cells, &cell{plan: plan, row: i, axes: point, auto: auto})
 		}
 	}
 	b.rows = len(deployments)
@@ -349,7 +365,7 @@ func (p *predict) point(d *sim.Deployment) []report.Axis {
 // unresolved says which row an error is of, unless the first row has it already.
 func (p *predict) unresolved(all []sim.Deployment, d *sim.Deployment, err error) error {
 	if len(p.configs) == 1 {
-		return usagef("%s: %w", p.configs[0], err)
+		return usagef("%s: %w", p.place(p.configs[0], err), err)
 	}
 	if d == &all[0] && len(p.configs) == 0 {
 		return usagef("%w", err)
@@ -417,7 +433,11 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 	if err := out.write(rep, b); err != nil {
 		return err
 	}
-	if p.json {
+	if all := b.explanations(); len(all) > 0 {
+		if err := writeExplanations(g.Stdout, all, p.json, g.Width); err != nil {
+			return err
+		}
+	} else if p.json {
 		if err := report.Write(g.Stdout, rep); err != nil {
 			return err
 		}

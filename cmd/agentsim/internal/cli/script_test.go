@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -45,6 +46,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		ContinueOnError:     true,
+		Deadline:            time.Now().Add(4 * time.Minute), // for all together: none hangs
 		Setup: func(env *testscript.Env) error {
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/traces"))
 		},

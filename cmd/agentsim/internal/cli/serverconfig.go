@@ -24,6 +24,8 @@ type serverConfig struct {
 	model *models.Model
 	// poolLine is what the log's KV pool was given in, blocks or tokens.
 	poolLine string
+	// oneGroup tells that vLLM's hybrid KV cache manager is off.
+	oneGroup bool
 	// dpAttention tells that SGLang's data parallelism is that of attention alone.
 	dpAttention bool
 	// acceptance is that of draft tokens by the log; assumed lists what nothing told.
