@@ -216,7 +216,9 @@ func (r *run) giveUp() {
 	if l.seq != d.seq {
 		return
 	}
-	r.fail(l)
+	if stage := l.stage; !r.fail(l) {
+		r.result.GaveUp.add(stage)
+	}
 }
 
 // callEnded lets go those that wait for the call, which ended at end, now or a little later.

@@ -56,7 +56,9 @@ func (r *run) lose(rank int) {
 	}
 	for _, l := range r.lives { // in order of their slots
 		if l.seq != 0 && l.stage == atEngine && int(l.worker) == rank {
-			r.fail(l)
+			if !r.fail(l) {
+				r.result.WorkerLost++
+			}
 		}
 	}
 }
@@ -74,10 +76,12 @@ func (r *run) regain(rank int) {
 	}
 }
 
-// fail ends a request that its client or its worker gave up, and sends it again if there are retries left.
-func (r *run) fail(l *live) {
+// fail ends a request that its client or its worker gave up, and sends it again if there are retries left. It tells
+// whether there were.
+func (r *run) fail(l *live) (again bool) {
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Failed, r.now
+	l.stay(r.now)
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.copyCounts(l, rec)
 	if l.stage == atEngine {
@@ -95,8 +99,9 @@ func (r *run) fail(l *live) {
 	}
 	if int(retries) < r.plan.Client.Retries {
 		r.resend(call, inst, record, retries+1)
-		return
+		return true
 	}
 	inst.lost = true
 	r.callEnded(inst, call, r.now)
+	return false
 }

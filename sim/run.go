@@ -50,8 +50,27 @@ type Result struct {
 	TooLong, TooLarge Rejected
 	// Refused counts calls that no worker took, by reason, in the order in which the reasons came up.
 	Refused []Refused
+	// GaveUp counts calls whose clients lost patience for good, WorkerLost those that failed with their worker.
+	GaveUp     GaveUp
+	WorkerLost int64
 	// Scheduler sums up the program schedulers of all frontends; nil without any.
 	Scheduler *thunderagent.Stats
+}
+
+// GaveUp counts calls whose clients gave up, in all and by what held them in the end: the program scheduler, the cap on
+// programs (router.max_programs), or the router's queue.
+type GaveUp struct{ Calls, ByScheduler, ByCap, ByRouter int64 }
+
+func (g *GaveUp) add(at stage) {
+	g.Calls++
+	switch at {
+	case atTable:
+		g.ByScheduler++
+	case atGate:
+		g.ByCap++
+	case atRouter:
+		g.ByRouter++
+	}
 }
 
 // Refused is how many calls a router or a program scheduler turned away for one reason.

@@ -44,7 +44,7 @@ func (d deployment) run() *Run {
 	}
 	r.Requests = Requests{Total: total, Rejected: d.rejected, Failed: d.failed, Unfinished: d.unfinished}
 	if d.why != "" {
-		r.Requests.Rejections = []Rejection{{d.rejected, d.why}}
+		r.Requests.Rejections = []Loss{{d.rejected, d.why}}
 	}
 	r.Requests.Completed = total - d.rejected - d.failed - d.unfinished
 	r.Throughput.ProgramsPerHour = known(d.programsPerHour)

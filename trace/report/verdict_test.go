@@ -369,7 +369,7 @@ func TestDescribeLoss(t *testing.T) {
 		{Requests{Total: 33, Unfinished: 2}, "left 2 of 33 requests unfinished"},
 		{Requests{Total: 33, Rejected: 2, Failed: 3, Unfinished: 4}, "rejected 2 of 33 requests, failed 3 and left 4 unfinished"},
 		{
-			Requests{Total: 33, Rejected: 7, Failed: 3, Rejections: []Rejection{{4, "too long"}, {2, "too\nbig"}}},
+			Requests{Total: 33, Rejected: 7, Failed: 3, Rejections: []Loss{{4, "too long"}, {2, "too\nbig"}}},
 			"rejected 4 of 33 requests: too long; rejected 2: too big; rejected 1; failed 3",
 		},
 	} {
