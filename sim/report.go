@@ -159,7 +159,7 @@ func (r *Result) rejections() []report.Loss {
 func (r *Result) failures() []report.Loss {
 	var list []report.Loss
 	if n := r.GaveUp; n.Calls > 0 {
-		why := fmt.Sprintf("clients gave up after %v", r.Plan.Client.Timeout)
+		why := fmt.Sprintf("clients gave up after %v s", r.Plan.Client.Timeout.Seconds())
 		if rest := n.where(); rest != "" {
 			why += ", " + rest
 		}
@@ -222,12 +222,14 @@ func (r *Result) scheduler() *report.Scheduler {
 	return out
 }
 
-// warnings say what was left out of the run.
+// warnings say what was left out of the run, and what was asked of it that it cannot do.
 func (r *Result) warnings() []string {
 	var w []string
 	if r.Dropped > 0 {
 		w = append(w, fmt.Sprintf("%d calls are to models that this deployment does not serve (config key models)", r.Dropped))
 	}
+	w = append(w, r.Plan.idleHints(r.Workload)...)
+	w = append(w, r.Plan.idleSettings()...)
 	if room := r.Plan.Blocks * r.Plan.Engine.BlockSize; room < r.Plan.MaxModelLen {
 		w = append(w, fmt.Sprintf("the KV cache holds %d tokens, fewer than the longest context of %d: the engine starts only with a lower engine.max_model_len, and longer calls are rejected here",
 			room, r.Plan.MaxModelLen))

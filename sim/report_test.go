@@ -84,7 +84,7 @@ func TestReportSaysWhoHeldWhatGaveUp(t *testing.T) {
 	if g.Calls != run.Requests.Failed || g.ByScheduler == 0 || g.ByScheduler == g.Calls {
 		t.Fatalf("%+v gave up of %+v", g, run.Requests)
 	}
-	if why := run.Requests.Failures[0].Why; !strings.HasPrefix(why, "clients gave up after 30s, ") || !strings.Contains(why, "of them held by the scheduler") {
+	if why := run.Requests.Failures[0].Why; !strings.HasPrefix(why, "clients gave up after 30 s, ") || !strings.Contains(why, "of them held by the scheduler") {
 		t.Errorf("the reason is %q", why)
 	}
 	s := run.Scheduler
