@@ -34,7 +34,9 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		Warnings:       r.warnings(),
 		Approximations: r.approximations(),
 	}
-	return report.Build(in)
+	run := report.Build(in)
+	run.Series = r.Series
+	return run
 }
 
 // describe sums up a workload.

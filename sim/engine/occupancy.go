@@ -14,6 +14,16 @@ type Occupancy struct {
 	Prefill, Recompute, Pinned float64
 }
 
+// Blocks is how the KV blocks are held at time now: in use, pins included; by pins alone; free but still holding tokens.
+func (e *Engine) Blocks(now time.Duration) (used, pinned, cached int) {
+	grown := 0 // since the first of the steps in flight
+	if e.busy {
+		grown = min(e.kv.Fresh(), int(e.decodes*min(e.stepsDone(now), e.steps-1))/e.kv.BlockSize)
+	}
+	used = e.kv.Used() + grown
+	return used, min(e.pins.blocks, used), e.kv.Cached()
+}
+
 // Decode is the decodes' part of Used.
 func (o Occupancy) Decode() float64 { return o.Used - o.Prefill - o.Recompute - o.Pinned }
 

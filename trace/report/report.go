@@ -69,6 +69,8 @@ type Run struct {
 	// Whole is the figures of the whole run, without ITL, when WindowS is a part of it.
 	Whole   *Measures `json:"whole,omitempty"`
 	Aliases Aliases   `json:"aliases,omitzero"`
+	// Series is the state over time, for WriteHTML; it is no part of the JSON form.
+	Series *Series `json:"-"`
 	// Warnings say what went wrong or was ignored; Approximations what the figures rest on.
 	Warnings       []string `json:"warnings"`
 	Approximations []string `json:"approximations"`
