@@ -270,11 +270,15 @@ func (c *comparison) cost(top, other int) string {
 	return text
 }
 
-// pausing tells of the best run that pauses programs, where it is none of those that the sentence is about already: what
+// pausing tells of the best run that pauses programs, where none of those that the sentence is about already does: what
 // that brings and what it costs stand side by side, also when it does not win.
 func (c *comparison) pausing(told ...int) string {
+	pauses := func(i int) bool { return pausedMean.Of(c.runs[i]).Value > 0 }
+	if slices.ContainsFunc(told, pauses) {
+		return ""
+	}
 	for _, i := range c.ranked {
-		if pausedMean.Of(c.runs[i]).Value == 0 || slices.Contains(told, i) {
+		if !pauses(i) {
 			continue
 		}
 		text := fmt.Sprintf("; %s pauses programs for %s on average and has %s %s", c.runs[i].label(), c.print(pausedMean, i),

@@ -26,6 +26,7 @@ type batch struct {
 	options   sim.Options
 	jobs      int
 	traces    bool // keep results for writing traces
+	sampled   bool // sample the state of the rows over time
 	rows      int
 	cells     []*cell
 	workloads []*compiled
@@ -189,7 +190,11 @@ func (b *batch) tasks() []func(context.Context) {
 
 // simulate runs a cell and turns its result into a report row.
 func (b *batch) simulate(ctx context.Context, c *cell) {
-	result, err := sim.Run(ctx, c.workload.workload, c.plan, b.options)
+	options := b.options
+	if b.sampled && c.bound == "" && c.plan.Seed == b.firstSeed(c.row) {
+		options.Samples = maxSamples
+	}
+	result, err := sim.Run(ctx, c.workload.workload, c.plan, options)
 	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
 	if c.err = cmp.Or(err, encodeErr); c.err != nil {
 		c.run = report.FailedRun(c.plan.Name, json.RawMessage(config), c.err)
@@ -217,6 +222,9 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 		c.result = result
 	}
 }
+
+// maxSamples is the most samples of a run's state: about as many as a chart has pixels to show.
+const maxSamples = 400
 
 // soloOf returns the solo run that a cell's slowdowns refer to, or nil when every program is a single call.
 func (b *batch) soloOf(c *cell) *solo {
