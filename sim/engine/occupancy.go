@@ -25,7 +25,7 @@ func (e *Engine) Blocks(now time.Duration) (used, pinned, cached int) {
 }
 
 // Decode is the decodes' part of Used.
-func (o Occupancy) Decode() float64 { return o.Used - o.Prefill - o.Recompute - o.Pinned }
+func (o Occupancy) Decode() float64 { return max(0, o.Used-o.Prefill-o.Recompute-o.Pinned) }
 
 // Add adds the integrals of another engine.
 func (o *Occupancy) Add(other Occupancy) {

@@ -33,7 +33,7 @@ const (
 	rightMargin           = 16
 	topMargin             = 24
 	bottomMargin          = 46
-	charWidth             = 6.8 // of the labels, a little more than it is
+	charWidth             = 7.4 // of the labels, a little more than it is
 )
 
 func newPlot(title, xLabel, yLabel string) *plot {

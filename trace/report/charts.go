@@ -143,7 +143,7 @@ type barPart struct{ Class, X, Width, Title string }
 const (
 	barHeight  = 22
 	barRight   = 480
-	barNameLen = 38
+	barNameLen = 34
 )
 
 func newBars(title string, runs []*Run) *bars {

@@ -22,6 +22,7 @@ type sheetRow struct {
 type entry struct {
 	head string
 	of   func(*Run) string
+	rare bool // left out where it is 0 in all runs
 }
 
 // tables are the sheets with the figures of all runs.
@@ -75,7 +76,7 @@ func newSheet(title string, runs []*Run, entries []entry) sheet {
 		cells, tells := make([]string, len(runs)), false
 		for i, r := range runs {
 			cells[i] = e.of(r)
-			tells = tells || cells[i] != unknownText && cells[i] != "0" && cells[i] != "0%"
+			tells = tells || cells[i] != unknownText && !(e.rare && cells[i] == "0")
 		}
 		if !tells {
 			continue
@@ -99,7 +100,14 @@ func figureText(f Figure, format func(float64) string) string {
 }
 
 func figureOf(head string, of func(*Run) Figure, format func(float64) string) entry {
-	return entry{head, func(r *Run) string { return figureText(of(r), format) }}
+	return entry{head: head, of: func(r *Run) string { return figureText(of(r), format) }}
+}
+
+// rareFigure is a number that is 0 for most deployments.
+func rareFigure(head string, of func(*Run) Figure) entry {
+	e := figureOf(head, of, number)
+	e.rare = true
+	return e
 }
 
 // latencyEntries are the medians and tails of all latencies.
@@ -118,14 +126,14 @@ func latencyEntries() []entry {
 		{"router queue", func(l *Latency) Distribution { return l.RouterQueue }},
 	} {
 		list = append(list,
-			figureOf(l.name+" p50", func(r *Run) Figure { return inSeconds(l.of(&r.LatencyMs).P50) }, number),
-			figureOf(l.name+" p99", func(r *Run) Figure { return inSeconds(l.of(&r.LatencyMs).P99) }, number))
+			rareFigure(l.name+" p50", func(r *Run) Figure { return inSeconds(l.of(&r.LatencyMs).P50) }),
+			rareFigure(l.name+" p99", func(r *Run) Figure { return inSeconds(l.of(&r.LatencyMs).P99) }))
 	}
 	return append(list,
 		figureOf("program mean", func(r *Run) Figure { return r.Programs.MakespanS.Mean }, number),
 		figureOf("program p99", func(r *Run) Figure { return r.Programs.MakespanS.P99 }, number),
-		figureOf("paused mean", func(r *Run) Figure { return r.Programs.PausedS.Mean }, number),
-		figureOf("paused p99", func(r *Run) Figure { return r.Programs.PausedS.P99 }, number))
+		rareFigure("paused mean", func(r *Run) Figure { return r.Programs.PausedS.Mean }),
+		rareFigure("paused p99", func(r *Run) Figure { return r.Programs.PausedS.P99 }))
 }
 
 // kvEntries are about the cache: where its capacity went, and what was computed again.
@@ -133,9 +141,9 @@ var kvEntries = []entry{
 	figureOf("capacity tokens", func(r *Run) Figure { return r.KV.CapacityTokens }, number),
 	figureOf("mean context of a program", func(r *Run) Figure { return r.KV.WorkingSetTokens }, number),
 	figureOf("hit rate", func(r *Run) Figure { return r.KV.HitRate }, percent),
-	figureOf("recomputed: evicted", func(r *Run) Figure { return r.KV.Recomputed.Eviction }, number),
-	figureOf("recomputed: preempted", func(r *Run) Figure { return r.KV.Recomputed.Preemption }, number),
-	figureOf("recomputed: migrated", func(r *Run) Figure { return r.KV.Recomputed.Migration }, number),
+	rareFigure("recomputed: evicted", func(r *Run) Figure { return r.KV.Recomputed.Eviction }),
+	rareFigure("recomputed: preempted", func(r *Run) Figure { return r.KV.Recomputed.Preemption }),
+	rareFigure("recomputed: migrated", func(r *Run) Figure { return r.KV.Recomputed.Migration }),
 	figureOf("re-prefill time", func(r *Run) Figure { return r.KV.ReprefillTimeShare }, percent),
 	figureOf("preemptions", func(r *Run) Figure { return r.Preemptions }, number),
 	figureOf("evicted blocks", func(r *Run) Figure { return r.KV.EvictedBlocks }, number),
@@ -174,7 +182,7 @@ var schedulerEntries = []entry{
 }
 
 func countEntry(head string, of func(*Scheduler) int64) entry {
-	return entry{head, func(r *Run) string { return fmt.Sprint(of(r.Scheduler)) }}
+	return entry{head: head, of: func(r *Run) string { return fmt.Sprint(of(r.Scheduler)) }}
 }
 
 func twoDigits(v float64) string { return fmt.Sprintf("%.2f", v) }

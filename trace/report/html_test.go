@@ -180,7 +180,7 @@ func TestHTMLInABrowser(t *testing.T) {
 	}
 	long := sweepReport()
 	for _, r := range long.Runs {
-		r.Name += strings.Repeat("-and-more-of-the-same", 5)
+		r.Name += strings.Repeat("-and-more-of-the-same-WWW", 5)
 	}
 	for _, test := range []struct {
 		name   string
