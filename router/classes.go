@@ -192,6 +192,11 @@ func (s *Queue) classes() []Class {
 	return []Class{all}
 }
 
+// Waits tells whether any request can ever wait in the queue: whether it has a threshold.
+func (s *Queue) Waits() bool {
+	return slices.ContainsFunc(s.classes(), func(c Class) bool { return c.queues() })
+}
+
 // sized tells whether the class of a request that names the given family or class depends on its uncached length.
 func (s *Queue) sized(name string) bool {
 	return len(s.Buckets) > 0 && !slices.ContainsFunc(s.Classes, func(c Class) bool { return c.Family == "" && c.Name == name })

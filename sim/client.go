@@ -83,6 +83,7 @@ func (r *run) dispatch(e event) {
 	l := r.newLive()
 	l.inst, l.call, l.record, l.cameAt = e.inst, e.call, record, r.now
 	r.prepare(l, c)
+	r.holdContext(l, false)
 	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
 		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
@@ -108,9 +109,8 @@ func (r *run) prepare(l *live, c *trace.Call) {
 		l.History = l.inst.history(l.call, c)
 	}
 	hints := p.hints(r.w, l.call)
-	salt := uint64(l.inst.copy) << 32
-	l.Session = salt | uint64(c.Session)
-	l.route = router.Request{ID: l.ID, Session: l.Session, Parent: salt | uint64(r.parents[c.Session]), Input: c.Input,
+	l.Session = sessionKey(l.inst, c.Session)
+	l.route = router.Request{ID: l.ID, Session: l.Session, Parent: sessionKey(l.inst, r.parents[c.Session]), Input: c.Input,
 		PromptBlocks: c.Input / int32(p.Engine.BlockSize), Path: l.Path, Pinned: -1, Preferred: -1, ExpectedOutput: max(0, hints.OSL),
 		StrictPriority: hints.StrictPriority, PriorityJump: float64(hints.Priority), Class: hints.PolicyClass}
 	switch p.Engine.Scheduling {
@@ -184,6 +184,7 @@ func (r *run) complete(l *live, end time.Duration) {
 	inst.record.Model += end - rec.Arrival
 	inst.record.Queued += rec.Admitted - rec.Arrival - rec.Held
 	inst.record.Paused += rec.Held
+	r.holdContext(l, true)
 	r.retain(l)
 	r.leave(l, true)
 	r.inFlight--
@@ -231,7 +232,9 @@ func (r *run) giveUp() {
 	if l.seq != d.seq {
 		return
 	}
-	r.fail(l, "its client gave up (client.timeout)")
+	if stage := l.stage; !r.fail(l, "its client gave up (client.timeout)") {
+		r.result.GaveUp.add(stage)
+	}
 }
 
 // callEnded lets go those that wait for the call, which ended at end, now or a little later.
@@ -286,6 +289,8 @@ func (r *run) uncalled(inst *instance) {
 // programEnded records a program and frees its slot.
 func (r *run) programEnded(inst *instance, end time.Duration) {
 	r.fruitless++
+	r.living--
+	r.dropContexts(inst)
 	r.open(inst)
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)

@@ -223,10 +223,21 @@ func (r *run) bidFarewell(d *desk, l *live) {
 	}
 }
 
+// stay counts the time that a request which goes no further was kept where it is.
+func (l *live) stay(now time.Duration) {
+	switch l.stage {
+	case atGate, atTable: // nothing else lies before
+		l.held = now - l.cameAt
+	case atRouter:
+		l.queued += now - l.submitted
+	}
+}
+
 // refuse ends a request that no worker takes.
 func (r *run) refuse(l *live, why string) {
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Rejected, r.now
+	l.stay(r.now)
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.result.refuse(why)
 	if r.options.Observe != nil {

@@ -58,7 +58,9 @@ func (r *run) lose(rank int) {
 	}
 	for _, l := range r.lives { // in order of their slots
 		if l.seq != 0 && l.stage == atEngine && int(l.worker) == rank {
-			r.fail(l, "its worker is gone (faults)")
+			if !r.fail(l, "its worker is gone (faults)") {
+				r.result.WorkerLost++
+			}
 		}
 	}
 }
@@ -76,13 +78,15 @@ func (r *run) regain(rank int) {
 	}
 }
 
-// fail ends a request that its client or its worker gave up, and sends it again if there are retries left.
-func (r *run) fail(l *live, why string) {
+// fail ends a request that its client or its worker gave up, and sends it again if there are retries left. It tells
+// whether there were.
+func (r *run) fail(l *live, why string) (again bool) {
 	if r.options.Observe != nil {
 		r.tell(l, Event{What: Failed, Why: why})
 	}
 	rec := &r.requests[l.record]
 	rec.Status, rec.End = report.Failed, r.now
+	l.stay(r.now)
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.copyCounts(l, rec)
 	if l.stage == atEngine {
@@ -100,8 +104,9 @@ func (r *run) fail(l *live, why string) {
 	}
 	if int(retries) < r.plan.Client.Retries {
 		r.resend(call, inst, record, retries+1)
-		return
+		return true
 	}
 	inst.lost = true
 	r.callEnded(inst, call, r.now)
+	return false
 }

@@ -78,8 +78,8 @@ func (m *HintMatch) matches(w *trace.Workload, call int32) bool {
 	return true
 }
 
-// idleHints tells of rules that give no call a hint, and of hints that nothing knows.
-func (p *Plan) idleHints(w *trace.Workload) []string {
+// idleRules tells of rules that give no call a hint, and of hints that nothing knows.
+func (p *Plan) idleRules(w *trace.Workload) []string {
 	var idle []string
 	for i := range p.Deployment.Hints {
 		h := &p.Deployment.Hints[i]

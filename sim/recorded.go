@@ -32,7 +32,7 @@ func recordedRequest(w *trace.Workload, i int32) report.Request {
 	t := c.Turn
 	q := report.Request{Turn: i, Program: c.Program, Session: c.Session, Worker: -1, Status: report.Completed,
 		Arrival: report.None, Admitted: report.None, FirstToken: report.None, End: report.None,
-		Input: c.Input, Output: c.Output, Hit: t.Cached, Computed: -1}
+		Held: report.None, RouterQueued: report.None, Input: c.Input, Output: c.Output, Hit: t.Cached, Computed: -1}
 	if t.Start != trace.NoTime {
 		q.Arrival = t.Start
 		if t.TTFT != trace.NoTime {

@@ -3,9 +3,11 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 )
@@ -23,6 +25,8 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		GPUs:           r.Plan.Workers * r.Plan.Hardware.Parallelism.GPUs(),
 		SLO:            report.SLO(r.Plan.SLO),
 		Rejections:     r.rejections(),
+		Failures:       r.failures(),
+		Rollout:        r.Plan.Load.Mode == "rollout",
 		Workers:        r.workers(),
 		Cost:           r.cost(),
 		KV:             r.kv(),
@@ -31,7 +35,9 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		Warnings:       r.warnings(),
 		Approximations: r.approximations(),
 	}
-	return report.Build(in)
+	run := report.Build(in)
+	run.Series = r.Series
+	return run
 }
 
 // describe sums up a workload.
@@ -80,7 +86,7 @@ func (r *Result) workers() []report.Worker {
 			HitTokens: report.Known(hits[i]), Preemptions: report.Known(s.Preemptions), EvictedBlocks: report.Known(s.Evicted),
 			PeakUtilization: report.Known(float64(s.PeakUsed) / float64(r.Plan.Blocks))}
 		if blockSeconds > 0 {
-			workers[i].MeanUtilization = report.Known(s.UsedBlockSeconds / blockSeconds)
+			workers[i].MeanUtilization = report.Known(s.Occupancy.Used / blockSeconds)
 		}
 	}
 	return workers
@@ -89,16 +95,17 @@ func (r *Result) workers() []report.Worker {
 // kv sums up the KV caches of all workers in the measured window.
 func (r *Result) kv() report.KV {
 	var busy, again time.Duration
-	var evicted int64
-	var used, cached float64
+	var evicted, pins, cut int64
+	var o engine.Occupancy
 	peak := 0
 	for i := range r.Engines {
 		s := &r.Engines[i]
 		busy += s.Busy
 		again += s.Recompute
 		evicted += s.Evicted
-		used += s.UsedBlockSeconds
-		cached += s.CachedBlockSeconds
+		pins += s.Pinned
+		cut += s.Unpinned
+		o.Add(s.Occupancy)
 		peak = max(peak, s.PeakUsed)
 	}
 	p := r.Plan
@@ -110,12 +117,21 @@ func (r *Result) kv() report.KV {
 		CapacityTokens:  report.Known(int64(p.Ranks) * int64(p.Blocks) * int64(p.Engine.BlockSize)),
 		EvictedBlocks:   report.Known(evicted),
 		PeakUtilization: report.Known(float64(peak) / blocks),
-		IdleGiBS:        report.Known(cached * gibPerBlock),
-		ResidentGiBS:    report.Known((used + cached) * gibPerBlock),
+		IdleGiBS:        report.Known(o.Cached * gibPerBlock),
+		ResidentGiBS:    report.Known((o.Used + o.Cached) * gibPerBlock),
 		OutputBlocks:    &report.OutputBlocks{Known: out.Known, Inferred: out.Inferred, Unknown: out.Unknown},
 	}
 	if length := r.length(); length > 0 {
-		kv.MeanUtilization = report.Known(used / blocks / length.Seconds() / float64(p.Ranks))
+		kv.MeanUtilization = report.Known(o.Used / blocks / length.Seconds() / float64(p.Ranks))
+	}
+	perBlock := float64(p.Engine.BlockSize)
+	kv.SpaceTime = report.NewSpaceTime(o.Time.Seconds()*blocks*perBlock, o.Decode()*perBlock, o.Prefill*perBlock, o.Recompute*perBlock,
+		(o.Cached+o.Pinned)*perBlock)
+	if p.Engine.Scheduling == "continuum" {
+		kv.Pins, kv.CutPins = report.Known(pins), report.Known(cut)
+	}
+	if s := r.Scheduler; s != nil && s.Ticks > 0 {
+		kv.AccountedTokens = report.Known(s.UsedPeak)
 	}
 	if busy > 0 {
 		kv.ReprefillTimeShare = report.Known(again.Seconds() / busy.Seconds())
@@ -142,22 +158,56 @@ func (r *Result) speculation() *report.Speculation {
 }
 
 // rejections say why calls were rejected and what to do.
-func (r *Result) rejections() []report.Rejection {
-	var list []report.Rejection
+func (r *Result) rejections() []report.Loss {
+	var list []report.Loss
 	if n := r.TooLong; n.Calls > 0 {
-		list = append(list, report.Rejection{Count: n.Calls, Why: fmt.Sprintf(
+		list = append(list, report.Loss{Count: n.Calls, Why: fmt.Sprintf(
 			"with up to %d tokens they are longer than the %d that %s takes (--max-context truncate or split, or another model)",
 			n.Tokens, r.Plan.MaxModelLen, r.Plan.Hardware.Model.Name)})
 	}
 	if n := r.TooLarge; n.Calls > 0 {
-		list = append(list, report.Rejection{Count: n.Calls, Why: fmt.Sprintf(
+		list = append(list, report.Loss{Count: n.Calls, Why: fmt.Sprintf(
 			"with up to %d tokens they do not fit the %d tokens of a worker's KV cache (engine.kv_blocks, --tp)",
 			n.Tokens, r.Plan.Blocks*r.Plan.Engine.BlockSize)})
 	}
 	for _, n := range r.Refused {
-		list = append(list, report.Rejection{Count: n.Calls, Why: refusals[n.Why]})
+		list = append(list, report.Loss{Count: n.Calls, Why: refusals[n.Why]})
 	}
 	return list
+}
+
+// failures say why calls failed and what to do.
+func (r *Result) failures() []report.Loss {
+	var list []report.Loss
+	if n := r.GaveUp; n.Calls > 0 {
+		why := fmt.Sprintf("clients gave up after %v s", r.Plan.Client.Timeout.Seconds())
+		if rest := n.where(); rest != "" {
+			why += ", " + rest
+		}
+		list = append(list, report.Loss{Count: n.Calls, Why: why + " (client.timeout)"})
+	}
+	if r.WorkerLost > 0 {
+		list = append(list, report.Loss{Count: r.WorkerLost, Why: "their worker was lost (faults)"})
+	}
+	return list
+}
+
+// where says what held the calls whose clients gave up; "" when the engines had them all.
+func (g GaveUp) where() string {
+	var parts []string
+	for _, at := range []struct {
+		calls int64
+		by    string
+	}{{g.ByScheduler, "held by the scheduler"}, {g.ByCap, "held by router.max_programs"}, {g.ByRouter, "in the router's queue"}} {
+		switch {
+		case at.calls == 0:
+		case at.calls == g.Calls:
+			return "all " + at.by
+		default:
+			parts = append(parts, fmt.Sprintf("%d of them %s", at.calls, at.by))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // refusals say why desks refuse calls and what to do.
@@ -175,17 +225,33 @@ func (r *Result) scheduler() *report.Scheduler {
 	if s == nil {
 		return nil
 	}
-	return &report.Scheduler{Pauses: s.Pauses, Marks: s.Marks, Resumes: s.Resumes, ForcedResumes: s.ForcedResumes,
-		Migrations: s.Migrations, PausedPeak: s.PausedPeak}
+	out := &report.Scheduler{Pauses: s.Pauses, Marks: s.Marks, Resumes: s.Resumes, ForcedResumes: s.ForcedResumes,
+		Migrations: s.Migrations, PausedPeak: s.PausedPeak, Expired: s.Expired, PausedS: report.Seconds(s.Paused)}
+	if s.Deferred > 0 {
+		out.Starvation.LongestWaitS = report.Seconds(s.LongestWait)
+	}
+	if c, ok := s.Waits.Correlation(); ok {
+		out.Starvation.SizeWaitCorrelation = report.Known(c)
+	}
+	if s.Ticks > 0 {
+		out.Tokens = report.AccountedUsage{AccountedPeak: report.Known(s.UsedPeak), MaxOver: report.Known(s.MaxOver)}
+		for _, c := range r.Plan.tableCapacity() {
+			out.Tokens.Capacity.Value += float64(c.Tokens)
+			out.Tokens.Capacity.Known = c.Tokens > 0
+		}
+	}
+	return out
 }
 
-// warnings say what was left out of the run.
+// warnings say what was left out of the run, and what was asked of it that it cannot do.
 func (r *Result) warnings() []string {
 	var w []string
 	if r.Dropped > 0 {
 		w = append(w, fmt.Sprintf("%d calls are to models that this deployment does not serve (config key models)", r.Dropped))
 	}
+	w = append(w, r.Plan.idleRules(r.Workload)...)
 	w = append(w, r.Plan.idleHints(r.Workload)...)
+	w = append(w, r.Plan.idleSettings()...)
 	if room := r.Plan.Blocks * r.Plan.Engine.BlockSize; room < r.Plan.MaxModelLen {
 		w = append(w, fmt.Sprintf("the KV cache holds %d tokens, fewer than the longest context of %d: the engine starts only with a lower engine.max_model_len, and longer calls are rejected here",
 			room, r.Plan.MaxModelLen))

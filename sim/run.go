@@ -30,6 +30,8 @@ type Options struct {
 	Observe   func(Event)
 	// Ticks, when set, is shown the table of a frontend before and after each of its ticks. It must not change it.
 	Ticks func(frontend int, at time.Duration, before bool, t *thunderagent.Table)
+	// Samples is the most samples of the run's state to take, for Result.Series; 0 takes none.
+	Samples int
 	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
 	// back as mode recorded does.
 	private, hold bool
@@ -53,8 +55,29 @@ type Result struct {
 	TooLong, TooLarge Rejected
 	// Refused counts calls that no worker took, by reason, in the order in which the reasons came up.
 	Refused []Refused
+	// GaveUp counts calls whose clients lost patience for good, WorkerLost those that failed with their worker.
+	GaveUp     GaveUp
+	WorkerLost int64
 	// Scheduler sums up the program schedulers of all frontends; nil without any.
 	Scheduler *thunderagent.Stats
+	// Series is the state over time; nil unless Options.Samples asks for it.
+	Series *report.Series
+}
+
+// GaveUp counts calls whose clients gave up, in all and by what held them in the end: the program scheduler, the cap on
+// programs (router.max_programs), or the router's queue.
+type GaveUp struct{ Calls, ByScheduler, ByCap, ByRouter int64 }
+
+func (g *GaveUp) add(at stage) {
+	g.Calls++
+	switch at {
+	case atTable:
+		g.ByScheduler++
+	case atGate:
+		g.ByCap++
+	case atRouter:
+		g.ByRouter++
+	}
 }
 
 // Refused is how many calls a router or a program scheduler turned away for one reason.
@@ -111,6 +134,8 @@ type run struct {
 	desks     []*desk
 	gate      gate
 	continuum *continuum // nil: none
+	sampler   *sampler   // nil: none
+	living    int        // programs that have begun and not ended
 	down      []bool     // by rank: its worker is gone
 	finals    marks      // whether the trace marks the ends of sessions
 	parents   []int32    // by session: its parent, or itself
@@ -169,6 +194,9 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 		r.stop = p.Load.Warmup + p.Load.Duration
 		r.result.Window = report.Window{From: p.Load.Warmup, To: r.stop}
 		r.borders = []time.Duration{p.Load.Warmup, r.stop}
+	}
+	if o.Samples > 0 {
+		r.sampler = newSampler(p, o.Samples)
 	}
 	r.requests = make([]report.Request, 0, len(w.Calls))
 	r.passed, r.result.Engines = make([]int, p.Ranks), make([]engine.Stats, p.Ranks)
@@ -246,6 +274,7 @@ func (r *run) loop(ctx context.Context) error {
 		if at < r.now {
 			return fmt.Errorf("the clock overflows after %v: times of the trace or of the load are too long", r.now)
 		}
+		r.sample(at)
 		r.now = at
 		for worker, due := r.due.next(); due == r.now; worker, due = r.due.next() {
 			r.endStep(worker)
@@ -391,6 +420,7 @@ func (r *run) handle(e event) {
 // start begins the next program: its calls that wait for nothing arrive as recorded.
 func (r *run) start() {
 	inst := r.arrivals.begin()
+	r.living++
 	inst.begun = r.now
 	if inst.skip != nil {
 		r.skipCalls(inst)
@@ -437,6 +467,10 @@ func (r *run) finish() *Result {
 	}
 	res.Requests, res.Programs, res.End = r.requests, r.programs, r.now
 	res.Scheduler = r.schedulerStats()
+	if r.sampler != nil {
+		r.sample(r.now + 1)
+		res.Series = &r.sampler.Series
+	}
 	for i, e := range r.engines {
 		if r.passed[i] == 1 { // the run ended first
 			res.Engines[i] = e.Close(r.now)

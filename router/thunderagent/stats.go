@@ -30,7 +30,9 @@ type Stats struct {
 	// Programs and PausedPrograms are in the table now, and Used is charged to all workers.
 	Programs, PausedPrograms int64
 	Used                     int64
-	// UsedPeak is the most that was charged to all workers at a tick, before pausing.
+	// Ticks counts those at which use was measured. UsedPeak is the most that was charged to all workers at one, before
+	// pausing.
+	Ticks    int64
 	UsedPeak int64
 	// MaxOver is the most by which the use of a worker exceeded its capacity at a tick, before pausing.
 	MaxOver int64
@@ -59,6 +61,7 @@ func (s *Stats) Add(o Stats) {
 	s.Programs += o.Programs
 	s.PausedPrograms += o.PausedPrograms
 	s.Used += o.Used
+	s.Ticks += o.Ticks
 	s.UsedPeak += o.UsedPeak
 	s.MaxOver = max(s.MaxOver, o.MaxOver)
 }

@@ -70,6 +70,7 @@ func (t *Table) Tick(now time.Duration) []Release {
 
 // gauge keeps the peaks of use.
 func (t *Table) gauge() {
+	t.stats.Ticks++
 	var used int64
 	for w := range t.workers {
 		u := t.Used(w)

@@ -140,6 +140,7 @@ type Engine struct {
 	outcomes    []Outcome
 	measured    time.Duration // up to which Stats' integrals go
 	recomputing models.Fixed
+	holders     holders
 	shape       shape
 }
 
@@ -154,9 +155,8 @@ type Stats struct {
 	Pinned, Unpinned int64
 	PeakUsed         int // blocks
 	// Evicted is the cached blocks taken for other tokens. Close fills it.
-	Evicted int64
-	// UsedBlockSeconds and CachedBlockSeconds integrate blocks in use, and free blocks that still hold tokens.
-	UsedBlockSeconds, CachedBlockSeconds float64
+	Evicted   int64
+	Occupancy Occupancy
 	// Outside is the part of Busy in steps unlike those that the cost's profile was fitted to.
 	Outside Outside
 }
@@ -356,15 +356,7 @@ func (e *Engine) settle(now time.Duration) {
 	}
 	s.PeakUsed = max(s.PeakUsed, e.kv.Used())
 	e.integrate(now, float64(used+e.kv.Used())/2)
-	e.start, e.busy, e.recomputing = now, false, 0
-}
-
-// integrate extends the integrals over time to now.
-func (e *Engine) integrate(now time.Duration, used float64) {
-	dt := (now - e.measured).Seconds()
-	e.Stats.UsedBlockSeconds += used * dt
-	e.Stats.CachedBlockSeconds += float64(e.kv.Cached()) * dt
-	e.measured = now
+	e.start, e.busy, e.recomputing, e.holders = now, false, 0, holders{}
 }
 
 // Cut ends the steps in flight with the one that runs now, so that Stats soon tells of all work up to now.

@@ -146,7 +146,7 @@ func compareGroups(w *workload, cost *models.StepCost, ranks, size int, seed uin
 		}
 		for i, e := range engines {
 			s, d := e.Stats, twins[i].diary()
-			s.Recompute, s.UsedBlockSeconds, s.CachedBlockSeconds = 0, 0, 0
+			s.Recompute, s.Occupancy = 0, Occupancy{}
 			if s != d.stats || e.Gaps.Count() != d.gaps {
 				return fmt.Errorf("rank %d counts %+v and %d gaps, its twin %+v and %d", i, s, e.Gaps.Count(), d.stats, d.gaps)
 			}

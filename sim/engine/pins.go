@@ -17,6 +17,7 @@ const pinnedFirst = 1 << 62
 type pins struct {
 	of     map[uint64]*pin
 	leases leases
+	blocks int // of all pins, shared ones once for each
 }
 
 // pin is what one session holds until its lease ends.
@@ -78,6 +79,7 @@ func (e *Engine) Pin(now time.Duration, session uint64, path []trace.Span, token
 	p := &pin{session: session, until: until, order: e.order, blocks: blocks, held: held}
 	e.pins.of[session] = p
 	heap.Push(&e.pins.leases, p)
+	e.pins.blocks += blocks
 	e.Stats.Pinned++
 }
 
@@ -89,17 +91,13 @@ func (e *Engine) Unpin(session uint64) {
 	}
 	heap.Remove(&e.pins.leases, p.heap)
 	delete(e.pins.of, session)
+	e.pins.blocks -= p.blocks
 	e.cache.(*kvcache.Pool).Unpin(p.held)
 	e.style.freed()
 }
 
 // PinnedBlocks is the number of blocks that pins hold, shared ones once for each.
-func (e *Engine) PinnedBlocks() (blocks int) {
-	for _, p := range e.pins.leases {
-		blocks += p.blocks
-	}
-	return blocks
-}
+func (e *Engine) PinnedBlocks() int { return e.pins.blocks }
 
 // endLeases unpins what has had its time.
 func (e *Engine) endLeases(now time.Duration) {

@@ -125,7 +125,9 @@ func (e *Engine) addChunk(batch *models.Batch, r *Request, chunk int32) int {
 	with.PrefillTokens += int(n)
 	with.PrefillPairs += n * (2*past + n)
 	with.PrefillContext += past + n
-	if again := int64(min(r.recompute, chunk)); again > 0 {
+	again := int64(min(r.recompute, chunk))
+	e.holders.addPrefill(past, n, again)
+	if again > 0 {
 		e.recomputing += e.recomputeCost(*batch, with, n, past, again)
 		r.recompute -= int32(again)
 		if r.Preemptions > 0 {

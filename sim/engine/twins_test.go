@@ -274,7 +274,7 @@ func comparePlay(w *workload, slow twin, want run, cached map[time.Duration]map[
 		}
 	}
 	s := e.Stats
-	s.Recompute, s.UsedBlockSeconds, s.CachedBlockSeconds = 0, 0, 0
+	s.Recompute, s.Occupancy = 0, Occupancy{}
 	diary := slow.diary()
 	if s != diary.stats {
 		return fmt.Errorf("engine counts %+v, twin %+v", s, diary.stats)

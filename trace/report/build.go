@@ -14,9 +14,11 @@ type Input struct {
 	Config   json.RawMessage
 	Workload Workload
 	Requests []Request
-	// Rejections say why requests of the whole run were rejected.
-	Rejections []Rejection
-	Programs   []Program
+	// Rejections and Failures say why requests of the whole run were rejected or failed.
+	Rejections, Failures []Loss
+	Programs             []Program
+	// Rollout tells that all programs begin at the start of the run.
+	Rollout bool
 	// Gaps are the gaps between output tokens of the requests that arrived in Window; nil when not known.
 	Gaps      *Gaps
 	Workers   []Worker
@@ -54,6 +56,14 @@ type Window struct{ From, To time.Duration }
 // Contains tells whether a time is in the window.
 func (w Window) Contains(t time.Duration) bool {
 	return w == Window{} || w.From <= t && t < w.To
+}
+
+// overlap is how much of from to to lies in the window.
+func (w Window) overlap(from, to time.Duration) time.Duration {
+	if w != (Window{}) {
+		from, to = max(from, w.From), min(to, w.To)
+	}
+	return max(0, to-from)
 }
 
 // SLO bounds the times of what counts as goodput; a bound of 0 is none.
@@ -94,8 +104,10 @@ func Build(in Input) *Run {
 		whole, _ := measure(in, Window{})
 		run.Whole = &whole
 	}
-	run.whole().Requests.Rejections = in.Rejections
+	lost := &run.whole().Requests
+	lost.Rejections, lost.Failures = in.Rejections, in.Failures
 	fillReuse(run, in.Requests, in.Window)
+	run.KV.WorkingSetTokens = workingSet(in.Requests, in.Window)
 	run.Aliases = aliases(run, latencies)
 	if latencies.backwards > 0 {
 		run.Warnings = append(run.Warnings, fmt.Sprintf(

@@ -65,7 +65,7 @@ func smallInput() Input {
 			{Turn: 5, Program: 1, Status: Failed, Arrival: 1200 * ms, Admitted: None, FirstToken: None, End: 4000 * ms,
 				Input: 1000, Output: 4},
 		},
-		Rejections: []Rejection{{1, "prompts are up to 1000 tokens long, the KV cache holds 900 (engine.kv_blocks)"}},
+		Rejections: []Loss{{1, "prompts are up to 1000 tokens long, the KV cache holds 900 (engine.kv_blocks)"}},
 		Programs: []Program{
 			{Index: 0, First: 0, Last: 3000 * ms, Completed: true, Model: 2090 * ms, Tool: 910 * ms, Paused: None, Queued: 10 * ms, Solo: 1500 * ms},
 			{Index: 1, First: 500 * ms, Last: 4000 * ms, Model: 600 * ms},
@@ -240,7 +240,7 @@ func TestBuildRecorded(t *testing.T) {
 	recorded := func(hit int32) Request {
 		return Request{
 			Status: Completed, Arrival: 0, Admitted: None, FirstToken: 100 * ms, End: 200 * ms, Input: 1000, Output: 11,
-			Worker: -1, Hit: hit, Computed: -1,
+			Worker: -1, Hit: hit, Computed: -1, Held: None, RouterQueued: None,
 		}
 	}
 	run := Build(Input{Name: "recorded", Requests: []Request{recorded(500), recorded(-1)}})
@@ -254,7 +254,7 @@ func TestBuildRecorded(t *testing.T) {
 	}
 	for name, f := range map[string]Figure{
 		"computed_tokens": run.KV.ComputedTokens, "preemptions": run.Preemptions, "recomputed": run.KV.Recomputed.Eviction,
-		"queue": run.LatencyMs.Queue.Mean, "itl": run.LatencyMs.ITL.Mean, "goodput": run.Throughput.GoodputRequestsPerS,
+		"queue": run.LatencyMs.Queue.Mean, "held": run.LatencyMs.Held.Mean, "itl": run.LatencyMs.ITL.Mean, "goodput": run.Throughput.GoodputRequestsPerS,
 	} {
 		if f.Known {
 			t.Errorf("%s is %v, want it absent", name, f.Value)
@@ -262,7 +262,7 @@ func TestBuildRecorded(t *testing.T) {
 	}
 	for _, run := range []*Run{
 		Build(Input{}),
-		Build(Input{Requests: []Request{{Status: Completed, Arrival: None, Admitted: None, FirstToken: None, End: None, Hit: -1}}}),
+		Build(Input{Requests: []Request{{Status: Completed, Arrival: None, Admitted: None, FirstToken: None, End: None, Hit: -1, Held: None, RouterQueued: None}}}),
 	} {
 		if run.DurationS.Known || run.KV.HitRate.Known || run.LatencyMs != (Latency{}) || run.Throughput != (Throughput{}) {
 			t.Errorf("nothing is known, but the report has %+v", run.Measures)

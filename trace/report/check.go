@@ -72,18 +72,17 @@ func (r *Run) Check() error {
 			complain("%d requests, but %d ends: %d completed, %d rejected, %d failed, %d unfinished",
 				q.Total, sum, q.Completed, q.Rejected, q.Failed, q.Unfinished)
 		}
-		var explained int64
-		for _, r := range q.Rejections {
-			explained += r.Count
+		if n := explained(q.Rejections); n > q.Rejected {
+			complain("%d rejections explained, but %d rejected", n, q.Rejected)
 		}
-		if explained > q.Rejected {
-			complain("%d rejections explained, but %d rejected", explained, q.Rejected)
+		if n := explained(q.Failures); n > q.Failed {
+			complain("%d failures explained, but %d failed", n, q.Failed)
 		}
 		if m.Programs.Completed > m.Programs.Total {
 			complain("%d of %d programs completed", m.Programs.Completed, m.Programs.Total)
 		}
 		l := &m.LatencyMs
-		for _, d := range []Distribution{l.TTFT, l.TPOT, l.E2E, l.Queue} {
+		for _, d := range []Distribution{l.TTFT, l.TPOT, l.E2E, l.Queue, l.Held, l.RouterQueue} {
 			if d.Count > q.Completed {
 				complain("%d latencies of %d completed requests", d.Count, q.Completed)
 			}
@@ -105,6 +104,11 @@ func (r *Run) Check() error {
 		{"kv.mean_utilization", kv.MeanUtilization},
 		{"programs.fairness", r.Programs.Fairness},
 	}
+	if s := kv.SpaceTime; s != nil {
+		shares = append(shares, namedShare{"kv.space_time.decode", s.Decode.Share}, namedShare{"kv.space_time.prefill", s.Prefill.Share},
+			namedShare{"kv.space_time.recompute", s.Recompute.Share}, namedShare{"kv.space_time.caching", s.Caching.Share},
+			namedShare{"kv.space_time.unused", s.Unused.Share})
+	}
 	if r.Cost != nil {
 		shares = append(shares, namedShare{"cost.outside_share", r.Cost.OutsideShare})
 		for _, o := range r.Cost.Outside {
@@ -117,4 +121,12 @@ func (r *Run) Check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// explained counts the requests whose loss has a reason.
+func explained(losses []Loss) (n int64) {
+	for _, l := range losses {
+		n += l.Count
+	}
+	return n
 }

@@ -54,15 +54,16 @@ func (c *comparison) wins(i int, d difference) string {
 	case next != c.base && near(c.runs[next], top, c.metric):
 		also = "; " + c.runs[next].label() + " is within 1% of it"
 	}
-	return fmt.Sprintf("%s %s: %s, %s than %s%s%s%s%s.", top.label(), claim, c.print(c.metric, i), d.text, base.label(),
-		gpus(top, base), c.cost(i, c.base), why(top, base), also)
+	return fmt.Sprintf("%s %s: %s, %s than %s%s%s%s%s%s.", top.label(), claim, c.print(c.metric, i), d.text, base.label(),
+		gpus(top, base), c.cost(i, c.base), why(top, base), also, c.pausing(i, c.base))
 }
 
 // holds is the sentence about a baseline that wins.
 func (c *comparison) holds(next int) string {
 	base, other := c.runs[c.base], c.runs[next]
-	return fmt.Sprintf("%s, the baseline, %s: %s; the next, %s, has %s%s%s%s.", base.label(), c.metric.best,
-		c.print(c.metric, c.base), other.label(), c.differ(next).text, gpus(other, base), c.cost(c.base, next), why(base, other))
+	return fmt.Sprintf("%s, the baseline, %s: %s; the next, %s, has %s%s%s%s%s.", base.label(), c.metric.best,
+		c.print(c.metric, c.base), other.label(), c.differ(next).text, gpus(other, base), c.cost(c.base, next), why(base, other),
+		c.pausing(c.base, next))
 }
 
 // equal is the sentence about the baseline and runs that are equal to it, and what tells these apart nevertheless.
@@ -90,7 +91,7 @@ func (c *comparison) equal(same []int) string {
 	if behind := slices.DeleteFunc(slices.Clone(c.ranked), func(i int) bool { return slices.Contains(same, i) }); len(behind) > 0 {
 		fmt.Fprintf(&b, ", ahead of %s (%s)", c.names(behind), c.span(c.metric, behind))
 	}
-	b.WriteString(c.apart(same) + ".")
+	b.WriteString(c.apart(same) + c.pausing() + ".")
 	return b.String()
 }
 
@@ -217,15 +218,19 @@ func (c *comparison) describe(introduction string, i int) string {
 	if share := r.KV.ReprefillTimeShare; share.Known {
 		text += ", " + percent(share.Value) + " of GPU time re-prefilling"
 	}
+	if pausedMean.Of(r).Value > 0 {
+		text += ", programs being paused for " + c.print(pausedMean, i) + " on average"
+	}
 	return text + "."
 }
 
 // spans is the sentence about runs none of which completed everything: it names no winner.
 func (c *comparison) spans() string {
 	var parts []string
-	for _, m := range []Metric{c.metric, ttftP99, hitRate} {
+	for _, m := range []Metric{c.metric, ttftP99, pausedMean, hitRate} {
 		known := slices.DeleteFunc(slices.Clone(c.ranked), func(i int) bool { return !m.Of(c.runs[i]).Known })
-		if len(known) == 0 {
+		told := func(i int) bool { return m.Name != pausedMean.Name || m.Of(c.runs[i]).Value > 0 }
+		if !slices.ContainsFunc(known, told) {
 			continue
 		}
 		slices.SortStableFunc(known, func(a, b int) int {
@@ -254,10 +259,67 @@ func (c *comparison) cost(top, other int) string {
 	default:
 		text = fmt.Sprintf(", with a p99 TTFT of %s against %s", c.print(ttftP99, top), c.print(ttftP99, other))
 	}
-	if paused := c.runs[top].Programs.PausedS.Mean; paused.Value > 0 {
-		text += fmt.Sprintf(", programs being paused for %s on average", duration(paused.Value))
+	switch mine, others := pausedMean.Of(c.runs[top]).Value > 0, pausedMean.Of(c.runs[other]).Value > 0; {
+	case mine && others:
+		text += fmt.Sprintf(", programs being paused for %s on average against %s", c.print(pausedMean, top), c.print(pausedMean, other))
+	case mine:
+		text += fmt.Sprintf(", programs being paused for %s on average", c.print(pausedMean, top))
+	case others:
+		text += fmt.Sprintf(", programs of %s being paused for %s on average", c.runs[other].label(), c.print(pausedMean, other))
 	}
 	return text
+}
+
+// pausing tells of the best run that pauses programs, where none of those that the sentence is about already does: what
+// that brings and what it costs stand side by side, also when it does not win.
+func (c *comparison) pausing(told ...int) string {
+	pauses := func(i int) bool { return pausedMean.Of(c.runs[i]).Value > 0 }
+	if slices.ContainsFunc(told, pauses) {
+		return ""
+	}
+	for _, i := range c.ranked {
+		if !pauses(i) {
+			continue
+		}
+		text := fmt.Sprintf("; %s pauses programs for %s on average and has %s %s", c.runs[i].label(), c.print(pausedMean, i),
+			c.print(c.metric, i), c.metric.Name)
+		if ttftP99.Of(c.runs[i]).Known {
+			text += ", p99 TTFT " + c.print(ttftP99, i)
+		}
+		return text
+	}
+	return ""
+}
+
+// fewLost is the share of requests that may fail in a run that is still told of for doing better than those in which none
+// did. Work that was refused or is unfinished makes the rest easier.
+const fewLost = 0.05
+
+// outdone tells of the best run that lost a few requests, and so cannot win, but does better than all that can.
+func (c *comparison) outdone() string {
+	top := c.ranked[0]
+	best := -1
+	for i, r := range c.runs {
+		lost := r.lost()
+		failed := lost.Failed > 0 && float64(lost.Failed) <= fewLost*float64(lost.Total)
+		if r.Status != RunDone || !failed || lost.Rejected+lost.Unfinished > 0 || !c.metric.differ(r, c.runs[top]) {
+			continue
+		}
+		if c.metric.better(r, c.runs[top]) && (best < 0 || c.metric.better(r, c.runs[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return ""
+	}
+	r := c.runs[best]
+	of := c.metric.Of(r).Value / c.metric.Of(c.runs[top]).Value
+	text := moreOrLess(of-1) + " than " + c.runs[top].label()
+	if of >= 2 {
+		text = fmt.Sprintf("%s times as many as %s", number(of), c.runs[top].label())
+	}
+	return fmt.Sprintf("; of the rest %s has %s %s, %s%s%s", r.label(), c.print(c.metric, best), c.metric.Name, text,
+		gpus(r, c.runs[top]), c.cost(best, top))
 }
 
 // why tells the differences in cache reuse and preemptions that are large enough to explain something.

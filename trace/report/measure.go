@@ -30,7 +30,7 @@ func measure(in Input, window Window) (Measures, samples) {
 			done.addProgram(p, in.SLO)
 		}
 	}
-	m.Programs = measurePrograms(in.Programs, window)
+	m.Programs = measurePrograms(in.Programs, window, in.Rollout)
 
 	if window == (Window{}) {
 		window = Window{From: max(first, 0), To: last}
@@ -58,7 +58,7 @@ func (c *Requests) add(s Status) {
 
 // samples holds latencies of completed requests in ms, sorted once latency has been called.
 type samples struct {
-	ttft, tpot, e2e, queue []float64
+	ttft, tpot, e2e, queue, held, router []float64
 	// backwards counts the latencies that were negative.
 	backwards int
 }
@@ -67,12 +67,19 @@ func newSamples(n int) samples {
 	return samples{
 		ttft: make([]float64, 0, n), tpot: make([]float64, 0, n),
 		e2e: make([]float64, 0, n), queue: make([]float64, 0, n),
+		held: make([]float64, 0, n), router: make([]float64, 0, n),
 	}
 }
 
 func (s *samples) add(r *Request) {
 	s.e2e = s.span(s.e2e, r.Arrival, r.End, 1)
 	s.queue = s.span(s.queue, r.Arrival, r.Admitted, 1)
+	if r.Held >= 0 {
+		s.held = append(s.held, r.Held.Seconds()*1000)
+	}
+	if r.RouterQueued >= 0 {
+		s.router = append(s.router, r.RouterQueued.Seconds()*1000)
+	}
 	if r.Output >= 1 {
 		s.ttft = s.span(s.ttft, r.Arrival, r.FirstToken, 1)
 	}
@@ -94,14 +101,16 @@ func (s *samples) span(list []float64, from, to time.Duration, parts int32) []fl
 }
 
 func (s *samples) latency() Latency {
-	for _, list := range [][]float64{s.ttft, s.tpot, s.e2e, s.queue} {
+	for _, list := range [][]float64{s.ttft, s.tpot, s.e2e, s.queue, s.held, s.router} {
 		sortFloats(list)
 	}
 	return Latency{
-		TTFT:  distribution(s.ttft),
-		TPOT:  distribution(s.tpot),
-		E2E:   distribution(s.e2e),
-		Queue: distribution(s.queue),
+		TTFT:        distribution(s.ttft),
+		TPOT:        distribution(s.tpot),
+		E2E:         distribution(s.e2e),
+		Queue:       distribution(s.queue),
+		Held:        distribution(s.held),
+		RouterQueue: distribution(s.router),
 	}
 }
 
@@ -164,9 +173,9 @@ func (c *completions) throughput(length time.Duration, slo SLO, gpus int) Throug
 }
 
 // measurePrograms sums up the programs that began in the window.
-func measurePrograms(programs []Program, window Window) ProgramMeasures {
+func measurePrograms(programs []Program, window Window, rollout bool) ProgramMeasures {
 	var m ProgramMeasures
-	var makespan, slowdown, model, tool, human, paused, queued []float64
+	var makespan, slowdown, done, model, tool, human, paused, queued []float64
 	add := func(list *[]float64, d time.Duration) {
 		if d >= 0 {
 			*list = append(*list, d.Seconds())
@@ -182,6 +191,9 @@ func measurePrograms(programs []Program, window Window) ProgramMeasures {
 			continue
 		}
 		m.Completed++
+		if rollout {
+			add(&done, p.Last)
+		}
 		if p.Partial {
 			continue
 		}
@@ -202,7 +214,7 @@ func measurePrograms(programs []Program, window Window) ProgramMeasures {
 		sortFloats(list)
 		return distribution(list)
 	}
-	m.MakespanS, m.Slowdown = sum(makespan), sum(slowdown)
+	m.MakespanS, m.Slowdown, m.DoneS = sum(makespan), sum(slowdown), sum(done)
 	m.ModelS, m.ToolS, m.HumanS = sum(model), sum(tool), sum(human)
 	m.PausedS, m.QueuedS = sum(paused), sum(queued)
 	m.Fairness = fairness(slowdown)

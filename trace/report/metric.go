@@ -61,6 +61,14 @@ var (
 	outputTokensPerS = Metric{
 		Name: "output tokens per second", of: func(r *Run) Figure { return r.Throughput.OutputTokensPerS },
 	}
+	pausedMean = Metric{
+		Name: "paused time", LowerIsBetter: true, seconds: true, of: func(r *Run) Figure { return r.Programs.PausedS.Mean },
+	}
+	doneHalf = doneMetric("time to 50% of programs", func(d Distribution) Figure { return d.P50 })
+	done90   = doneMetric("time to 90% of programs", func(d Distribution) Figure { return d.P90 })
+	done99   = doneMetric("time to 99% of programs", func(d Distribution) Figure { return d.P99 })
+	doneLast = doneMetric("time to the last program", func(d Distribution) Figure { return d.Max })
+
 	preemptions    = Metric{Name: "preemptions", LowerIsBetter: true, of: func(r *Run) Figure { return r.Preemptions }}
 	inSLO          = Metric{Name: "in SLO", share: true, of: goodShare}
 	hitRate        = Metric{Name: "hit rate", share: true, of: func(r *Run) Figure { return r.KV.HitRate }}
@@ -76,6 +84,11 @@ func (r *Run) acceptedPerStep() Figure {
 		return Figure{}
 	}
 	return r.Speculation.AcceptedPerStep
+}
+
+// doneMetric is how far a rollout is.
+func doneMetric(name string, of func(Distribution) Figure) Metric {
+	return Metric{Name: name, LowerIsBetter: true, seconds: true, of: func(r *Run) Figure { return of(r.Programs.DoneS) }}
 }
 
 func inSeconds(ms Figure) Figure {
@@ -129,6 +142,14 @@ func goodShare(r *Run) Figure {
 		return Figure{}
 	}
 	return Known(min(1, good.Value/all.Value) * float64(r.Requests.Completed) / float64(r.Requests.Total))
+}
+
+// better tells that a does better than b.
+func (m Metric) better(a, b *Run) bool {
+	if m.LowerIsBetter {
+		return m.Of(a).Value < m.Of(b).Value
+	}
+	return m.Of(a).Value > m.Of(b).Value
 }
 
 // unit is the one in which the metric is told of all runs, so that tables and sentences agree; none for a rate.

@@ -71,6 +71,8 @@ type Run struct {
 	// Whole is the figures of the whole run, without ITL, when WindowS is a part of it.
 	Whole   *Measures `json:"whole,omitempty"`
 	Aliases Aliases   `json:"aliases,omitzero"`
+	// Series is the state over time, for WriteHTML; it is no part of the JSON form.
+	Series *Series `json:"-"`
 	// Warnings say what went wrong or was ignored; Approximations what the figures rest on.
 	Warnings       []string `json:"warnings"`
 	Approximations []string `json:"approximations"`
@@ -112,12 +114,13 @@ type Requests struct {
 	Rejected   int64 `json:"rejected"`
 	Failed     int64 `json:"failed"`
 	Unfinished int64 `json:"unfinished"`
-	// Rejections say why requests were rejected, as far as known.
-	Rejections []Rejection `json:"rejections,omitempty"`
+	// Rejections and Failures say why requests were rejected or failed, as far as known.
+	Rejections []Loss `json:"rejections,omitempty"`
+	Failures   []Loss `json:"failures,omitempty"`
 }
 
-// Rejection is requests that were rejected for the same reason.
-type Rejection struct {
+// Loss is requests that were lost for the same reason.
+type Loss struct {
 	Count int64 `json:"count"`
 	// Why is a clause that ends with a remedy: "prompts are up to 118k tokens long, the model takes 40960
 	// (--max-context truncate, or a model with a longer context)".
@@ -150,8 +153,11 @@ type Latency struct {
 	ITL Distribution `json:"itl,omitzero"`
 	// E2E is last token − arrival.
 	E2E Distribution `json:"e2e,omitzero"`
-	// Queue is first admission to an engine − arrival.
-	Queue Distribution `json:"queue,omitzero"`
+	// Queue is first admission to an engine − arrival. Held and RouterQueue are the parts of it, over all attempts, in
+	// which a program scheduler or a cap on programs held the request, and in which it waited in the router's queue.
+	Queue       Distribution `json:"queue,omitzero"`
+	Held        Distribution `json:"held,omitzero"`
+	RouterQueue Distribution `json:"router_queue,omitzero"`
 }
 
 // ProgramMeasures holds distributions over completed programs.
@@ -162,6 +168,9 @@ type ProgramMeasures struct {
 	// alone on one idle worker.
 	MakespanS Distribution `json:"makespan_s,omitzero"`
 	Slowdown  Distribution `json:"slowdown,omitzero"`
+	// DoneS is when programs ended, in seconds since the start of the run: of a rollout, whose programs all begin then, the
+	// time to 50, 90 and 99 % of its completed programs and to the last. Absent for other loads.
+	DoneS Distribution `json:"done_s,omitzero"`
 	// Where the time went, in seconds, summed over the program's sessions.
 	ModelS  Distribution `json:"model_s,omitzero"`
 	ToolS   Distribution `json:"tool_s,omitzero"`
@@ -174,7 +183,7 @@ type ProgramMeasures struct {
 }
 
 // KV is about prompt reuse and the KV cache. Build fills the figures that follow from requests (hits, computed and
-// recomputed tokens, of the measured window); the others are the caller's and cover the whole run.
+// recomputed tokens, working set, of the measured window); the others are the caller's.
 type KV struct {
 	// CapacityTokens is the KV capacity of all workers together; AccountedTokens the most that was accounted for by
 	// a program scheduler.
@@ -202,8 +211,50 @@ type KV struct {
 	// used, in GiB·s.
 	IdleGiBS     Figure `json:"idle_gib_s,omitzero"`
 	ResidentGiBS Figure `json:"resident_gib_s,omitzero"`
+	// WorkingSetTokens is the mean context of a live program: of each of its sessions, prompt and output of the latest
+	// request, averaged over the time that programs live. What sessions share counts once for each.
+	WorkingSetTokens Figure `json:"working_set_tokens,omitzero"`
+	// SpaceTime is where the capacity went; nil when not known.
+	SpaceTime *SpaceTime `json:"space_time,omitempty"`
+	// Pins counts the times that an engine kept a session's blocks from eviction while a tool ran (Continuum), CutPins
+	// those that ended early because running requests needed the room. Absent where no engine pins.
+	Pins    Figure `json:"pins,omitzero"`
+	CutPins Figure `json:"cut_pins,omitzero"`
 	// OutputBlocks counts blocks of generated tokens by how their identity in later prompts is told.
 	OutputBlocks *OutputBlocks `json:"output_blocks,omitempty"`
+}
+
+// SpaceTime is the space-time cost of serving (arXiv 2602.13692, section on the space-time product): KV tokens of
+// capacity times seconds of the measured window. Its parts add up to TotalTokenS. Blocks that several requests hold are
+// shared out between these in proportion to their tokens.
+type SpaceTime struct {
+	// TotalTokenS is capacity × time, in token·s.
+	TotalTokenS Figure `json:"total_token_s,omitzero"`
+	// Decode is what decoding requests hold, Prefill what requests hold whose prompts are being computed, Recompute the
+	// part of the latter that goes to tokens computed before in this run.
+	Decode    Part `json:"decode"`
+	Prefill   Part `json:"prefill"`
+	Recompute Part `json:"recompute"`
+	// Caching is tokens kept for later requests, pinned or not; Unused is blocks that hold nothing.
+	Caching Part `json:"caching"`
+	Unused  Part `json:"unused"`
+}
+
+// Part is one term of a SpaceTime, in token·s and as a share of the total.
+type Part struct {
+	TokenS Figure `json:"token_s,omitzero"`
+	Share  Figure `json:"share,omitzero"`
+}
+
+// NewSpaceTime computes the shares of a total and its terms in token·s; what they leave is unused. It returns nil for a
+// total of 0.
+func NewSpaceTime(total, decode, prefill, recompute, caching float64) *SpaceTime {
+	if !(total > 0) {
+		return nil
+	}
+	part := func(v float64) Part { return Part{TokenS: Known(v), Share: Known(v / total)} }
+	return &SpaceTime{TotalTokenS: Known(total), Decode: part(decode), Prefill: part(prefill), Recompute: part(recompute),
+		Caching: part(caching), Unused: part(max(0, total-decode-prefill-recompute-caching))}
 }
 
 // Recomputed is prompt tokens computed again, by cause: the request itself was preempted; else the block was
@@ -222,15 +273,41 @@ type OutputBlocks struct {
 	Unknown  int64 `json:"unknown"`
 }
 
-// Scheduler counts the actions of a program scheduler (ThunderAgent). Marks are programs to be paused at the end of
-// their current turn; PausedPeak is the most programs paused at a time.
+// Scheduler is what the program schedulers (ThunderAgent) of all frontends did in the whole run.
 type Scheduler struct {
-	Pauses        int64 `json:"pauses"`
+	Pauses int64 `json:"pauses"`
+	// Marks are programs to be paused at the end of their current turn.
 	Marks         int64 `json:"marks"`
-	Resumes       int64 `json:"resumes"`
+	Resumes       int64 `json:"resumes"` // forced ones included
 	ForcedResumes int64 `json:"forced_resumes"`
 	Migrations    int64 `json:"migrations"`
-	PausedPeak    int64 `json:"paused_peak"`
+	// PausedPeak is the most programs paused, or with a request held, at a time; Expired are programs forgotten because
+	// they were idle for too long.
+	PausedPeak int64 `json:"paused_peak"`
+	Expired    int64 `json:"expired"`
+	// PausedS is the sum of the times that programs were paused or held, while their tools ran too. What delayed their
+	// requests is programs.paused_s.
+	PausedS    Figure         `json:"paused_s,omitzero"`
+	Starvation Starvation     `json:"starvation,omitzero"`
+	Tokens     AccountedUsage `json:"tokens,omitzero"`
+}
+
+// Starvation tells whom a program scheduler makes wait.
+type Starvation struct {
+	// LongestWaitS is the longest that a request was held, in seconds. SizeWaitCorrelation is Pearson's coefficient of the
+	// tokens and the waits of requests that were held and let go: schedulers that resume the smallest first make it positive.
+	LongestWaitS        Figure `json:"longest_wait_s,omitzero"`
+	SizeWaitCorrelation Figure `json:"size_wait_correlation,omitzero"`
+}
+
+// AccountedUsage is the KV tokens that a program scheduler accounts for, measured at its ticks before it pauses any
+// program; absent before the first.
+type AccountedUsage struct {
+	// AccountedPeak is the most of all workers together, Capacity what they have, and MaxOver the most by which one exceeded
+	// its own.
+	AccountedPeak Figure `json:"accounted_peak,omitzero"`
+	Capacity      Figure `json:"capacity,omitzero"`
+	MaxOver       Figure `json:"max_over,omitzero"`
 }
 
 // Speculation sums up speculative decoding in the measured window, as vLLM counts it.

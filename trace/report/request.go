@@ -35,7 +35,7 @@ type Request struct {
 	// client saw the first and the last token.
 	Arrival, Admitted, FirstToken, End time.Duration
 	// Held is the time that a program scheduler or a cap on programs held it, RouterQueued that in the router's queue,
-	// over all attempts.
+	// over all attempts; None when not known.
 	Held, RouterQueued time.Duration
 
 	Input, Output int32

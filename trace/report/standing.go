@@ -177,16 +177,18 @@ func (c Requests) describe() string {
 			parts = append(parts, fmt.Sprintf("%s %d%s", verb, n, rest))
 		}
 	}
-	rejected := c.Rejected
-	for _, r := range c.Rejections {
-		if r.Count > 0 && r.Why != "" {
-			add("rejected", r.Count, ": "+printable(r.Why))
-			rejected -= r.Count
-			why = true
+	explain := func(verb string, n int64, losses []Loss) {
+		for _, l := range losses {
+			if l.Count > 0 && l.Why != "" {
+				add(verb, l.Count, ": "+printable(l.Why))
+				n -= l.Count
+				why = true
+			}
 		}
+		add(verb, n, "")
 	}
-	add("rejected", rejected, "")
-	add("failed", c.Failed, "")
+	explain("rejected", c.Rejected, c.Rejections)
+	explain("failed", c.Failed, c.Failures)
 	add("left", c.Unfinished, " unfinished")
 	if why {
 		return strings.Join(parts, "; ")

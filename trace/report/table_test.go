@@ -19,12 +19,14 @@ type deployment struct {
 	preemptions                        int64
 	accepted                           float64 // draft tokens per step
 	rejected, failed, unfinished       int64
-	why                                string // of the rejections
+	why                                string // of the rejections, or of the failures without any
 	singleTurn                         bool
 	requestsPerS, meanE2E, meanProgram float64
 	model, tool, human                 float64 // mean s of a program
 	inSLO                              float64 // of requestsPerS
 	gpus                               int
+	paused                             float64 // mean s of a program
+	done                               float64 // s until all programs of a rollout are done
 	axes                               []Axis
 }
 
@@ -45,7 +47,10 @@ func (d deployment) run() *Run {
 	}
 	r.Requests = Requests{Total: total, Rejected: d.rejected, Failed: d.failed, Unfinished: d.unfinished}
 	if d.why != "" {
-		r.Requests.Rejections = []Rejection{{d.rejected, d.why}}
+		r.Requests.Rejections = []Loss{{d.rejected, d.why}}
+	}
+	if d.why != "" && d.rejected == 0 {
+		r.Requests.Failures = []Loss{{d.failed, d.why}}
 	}
 	r.Requests.Completed = total - d.rejected - d.failed - d.unfinished
 	r.Throughput.ProgramsPerHour = known(d.programsPerHour)
@@ -57,6 +62,8 @@ func (d deployment) run() *Run {
 	r.Throughput.GoodputRequestsPerS = known(d.inSLO * d.requestsPerS)
 	r.Programs.MakespanS.Mean = known(d.meanProgram)
 	r.Programs.ModelS.Mean, r.Programs.ToolS.Mean, r.Programs.HumanS.Mean = known(d.model), known(d.tool), known(d.human)
+	r.Programs.PausedS.Mean = known(d.paused)
+	r.Programs.DoneS = Distribution{P50: known(d.done / 2), P90: known(d.done * 0.9), P99: known(d.done * 0.99), Max: known(d.done)}
 	r.KV.HitRate, r.KV.ReprefillTimeShare = known(d.hit), known(d.reprefill)
 	r.Preemptions = Known(d.preemptions)
 	if d.accepted > 0 {
@@ -81,6 +88,22 @@ func threePolicies() []*Run {
 		}.run(),
 		{Name: "too-big", Status: RunFailed, Error: "model needs 214 GiB of weights per GPU, h100-sxm has 80"},
 	}
+}
+
+// paused is a rollout under schedulers that pause programs.
+func paused() []*Run {
+	var runs []*Run
+	for i, name := range []string{"kv", "thunderagent dynamo-native", "thunderagent paper"} {
+		d := deployment{
+			name: name, programsPerHour: 361, outputPerS: 12345, ttft50: 0.812, ttft99: 3.512, tpot: 0.0183, requestsPerS: 5, inSLO: 0.9,
+			meanProgram: 312, hit: 0.52, reprefill: 0.131, preemptions: 40, done: 1500,
+		}
+		if i > 0 {
+			d.programsPerHour, d.hit, d.reprefill, d.ttft99, d.paused, d.done = 530, 0.93, 0.02, 45.1, 12*float64(i), 1100
+		}
+		runs = append(runs, d.run())
+	}
+	return runs
 }
 
 // grid is workers × kv_blocks × policies. The smallest caches reject the long prompts.
@@ -118,6 +141,8 @@ func TestTableGolden(t *testing.T) {
 		{"table-one.txt", threePolicies()[:1], TableOptions{}},
 		{"table-grid.txt", grid(), TableOptions{}},
 		{"table-grid-80.txt", grid(), TableOptions{Width: 80}},
+		{"table-scheduler.txt", paused(), TableOptions{}},
+		{"table-scheduler-140.txt", paused(), TableOptions{Width: 140}},
 		{"table-small.txt", []*Run{Build(smallInput())}, TableOptions{}},
 	} {
 		var buf bytes.Buffer

@@ -66,7 +66,7 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		sentences = append(sentences, text)
 		switch {
 		case len(faults) > 0 && runs[c.ranked[0]].complete():
-			sentences = append(sentences, "Left out of the comparison: "+few(faults)+".")
+			sentences = append(sentences, "Left out of the comparison: "+few(faults)+c.outdone()+".")
 		case len(faults) > 0:
 			sentences = append(sentences, capitalize(few(faults))+", so this holds for the rest of the work only.")
 		}

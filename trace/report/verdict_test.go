@@ -245,6 +245,78 @@ func TestJudge(t *testing.T) {
 			reasons: []string{"the baseline a completed nothing"},
 		},
 
+		// What programs that are paused pay for.
+		{
+			name:   "who pauses programs wins",
+			runs:   []deployment{bare("kv", 361), {name: "thunderagent", programsPerHour: 530, ttft99: 45, paused: 12}},
+			want:   "thunderagent completes the most programs per hour: 530, 47% more than kv, programs being paused for 12 s on average.",
+			winner: "thunderagent",
+		},
+		{
+			name: "who pauses programs is next",
+			runs: []deployment{
+				{name: "kv", programsPerHour: 412, ttft99: 4}, {name: "thunderagent", programsPerHour: 361, ttft99: 45, paused: 12},
+			},
+			want:   "kv, the baseline, completes the most programs per hour: 412; the next, thunderagent, has 12% less, with a p99 TTFT of 4 s against 45 s, programs of thunderagent being paused for 12 s on average.",
+			winner: "kv",
+		},
+		{
+			name: "who pauses programs is neither first nor the baseline",
+			runs: []deployment{
+				bare("rr", 361), bare("kv", 412), {name: "thunderagent", programsPerHour: 390, ttft99: 45, paused: 12},
+				{name: "paper", programsPerHour: 380, ttft99: 45, paused: 24},
+			},
+			want:   "kv completes the most programs per hour: 412, 14% more than rr; thunderagent pauses programs for 12 s on average and has 390 programs per hour, p99 TTFT 45 s.",
+			winner: "kv",
+		},
+		{
+			name: "both pause programs",
+			runs: []deployment{
+				{name: "native", programsPerHour: 361, paused: 12}, {name: "paper", programsPerHour: 412, paused: 24},
+			},
+			want:   "paper completes the most programs per hour: 412, 14% more than native, programs being paused for 24 s on average against 12 s.",
+			winner: "paper",
+		},
+		{
+			name: "equal, but one pauses programs",
+			runs: []deployment{bare("kv", 361), {name: "thunderagent", programsPerHour: 361, paused: 12}},
+			want: "Equal in programs per hour (361); thunderagent pauses programs for 12 s on average and has 361 programs per hour.",
+		},
+		{
+			name: "the best but for a few requests that gave up",
+			runs: []deployment{
+				with(rr, tooLong), {name: "kv", programsPerHour: 100, ttft99: 45},
+				{name: "thunderagent", programsPerHour: 310, ttft99: 90, paused: 40, failed: 4, why: "clients gave up after 900 s, 3 of them held by the scheduler (client.timeout)"},
+			},
+			want: "kv is the only row that completed all its requests: 100 programs per hour, p99 TTFT 45 s. Left out of the comparison: " +
+				"round-robin rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate); " +
+				"thunderagent failed 4 of 412 requests: clients gave up after 900 s, 3 of them held by the scheduler (client.timeout); " +
+				"of the rest thunderagent has 310 programs per hour, 3.10 times as many as kv, at the cost of a p99 TTFT of 90 s against 45 s, programs being paused for 40 s on average.",
+			winner: "kv",
+			reasons: []string{
+				"round-robin rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate)",
+				"thunderagent failed 4 of 412 requests: clients gave up after 900 s, 3 of them held by the scheduler (client.timeout)",
+			},
+		},
+		{
+			name: "many requests gave up: no word of what would be",
+			runs: []deployment{
+				bare("kv", 100), {name: "thunderagent", programsPerHour: 310, failed: 40},
+			},
+			want:    "kv is the only row that completed all its requests: 100 programs per hour. Left out of the comparison: thunderagent failed 40 of 412 requests.",
+			winner:  "kv",
+			reasons: []string{"thunderagent failed 40 of 412 requests"},
+		},
+		{
+			name: "nobody is complete, and some pause programs",
+			runs: []deployment{
+				{name: "kv", programsPerHour: 100, failed: 1}, {name: "thunderagent", programsPerHour: 310, paused: 40, failed: 2},
+			},
+			want: "No row completed all its requests; kv failed 1 of 412 requests; thunderagent failed 2 of 412 requests. " +
+				"Of what was completed: programs per hour 100 (kv) to 310 (thunderagent), paused time 40 s.",
+			reasons: []string{"kv failed 1 of 412 requests", "thunderagent failed 2 of 412 requests"},
+		},
+
 		// What the trace and the bounds say.
 		{
 			name:    "bounds flip the winner, rows are lost",
@@ -369,7 +441,7 @@ func TestDescribeLoss(t *testing.T) {
 		{Requests{Total: 33, Unfinished: 2}, "left 2 of 33 requests unfinished"},
 		{Requests{Total: 33, Rejected: 2, Failed: 3, Unfinished: 4}, "rejected 2 of 33 requests, failed 3 and left 4 unfinished"},
 		{
-			Requests{Total: 33, Rejected: 7, Failed: 3, Rejections: []Rejection{{4, "too long"}, {2, "too\nbig"}}},
+			Requests{Total: 33, Rejected: 7, Failed: 3, Rejections: []Loss{{4, "too long"}, {2, "too\nbig"}}},
 			"rejected 4 of 33 requests: too long; rejected 2: too big; rejected 1; failed 3",
 		},
 	} {

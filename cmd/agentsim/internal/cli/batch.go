@@ -26,6 +26,7 @@ type batch struct {
 	options   sim.Options
 	jobs      int
 	traces    bool   // keep results for writing traces
+	sampled   bool   // sample the state of the rows over time
 	explain   string // what is to be explained; "" nothing
 	rows      int
 	cells     []*cell
@@ -240,6 +241,9 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 		if c.why != nil {
 			c.why.watch(&options)
 		}
+		if b.sampled && c.bound == "" && c.plan.Seed == b.firstSeed(c.row) {
+			options.Samples = maxSamples
+		}
 		b.inTurn(func() { result, err = sim.Run(ctx, c.workload.workload, c.plan, options) })
 	}
 	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
@@ -275,6 +279,9 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 		c.result = result
 	}
 }
+
+// maxSamples is the most samples of a run's state: about as many as a chart has pixels to show.
+const maxSamples = 400
 
 // soloOf returns the solo run that a cell's slowdowns refer to, or nil when every program is a single call.
 func (b *batch) soloOf(c *cell) *solo {

@@ -16,35 +16,62 @@ import (
 	"github.com/agentsim/agentsim/trace/report"
 )
 
-// output is the folder that results go to; none when dir is "".
+// output is the folder and the page that results go to; none where they are "".
 type output struct {
-	dir   string
-	force bool
+	dir, html string
+	force     bool
 }
 
 const reportName = "report.json"
 
-// prepare refuses a folder that holds a report already.
+// prepare refuses a folder that holds a report already, a page that is there, and one whose folder is not.
 func (o output) prepare() error {
-	if o.dir == "" {
+	if o.dir != "" {
+		path := filepath.Join(o.dir, reportName)
+		_, err := os.Stat(path)
+		if err == nil && !o.force {
+			return usagef("%s is there already; take another folder or --force", path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return usagef("looking into the output folder: %w", err)
+		}
+	}
+	if o.html == "" {
 		return nil
 	}
-	path := filepath.Join(o.dir, reportName)
-	_, err := os.Stat(path)
-	if err == nil && !o.force {
-		return usagef("%s is there already; take another folder or --force", path)
+	switch at, err := os.Stat(o.html); {
+	case err == nil && at.IsDir():
+		return usagef("--html %s is a folder; name a file in it", o.html)
+	case err == nil && !o.force:
+		return usagef("%s is there already; take another file or --force", o.html)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return usagef("looking for --html %s: %w", o.html, err)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return usagef("looking into the output folder: %w", err)
+	if folder, err := os.Stat(filepath.Dir(o.html)); err != nil || !folder.IsDir() {
+		return usagef("--html %s: there is no folder %s", o.html, filepath.Dir(o.html))
 	}
 	return nil
 }
 
-// write writes report.json, the resolved config of each run, and the predicted traces if asked for.
+// write writes all results.
 func (o output) write(rep *report.Report, b *batch) error {
-	if o.dir == "" {
+	if o.dir != "" {
+		if err := o.writeFolder(rep, b); err != nil {
+			return err
+		}
+	}
+	if o.html == "" {
 		return nil
 	}
+	var page bytes.Buffer
+	if err := report.WriteHTML(&page, rep); err != nil {
+		return err
+	}
+	return writeFile(o.html, page.Bytes())
+}
+
+// writeFolder writes report.json, the resolved config of each run, and the predicted traces if asked for.
+func (o output) writeFolder(rep *report.Report, b *batch) error {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return fmt.Errorf("making the output folder: %w", err)
 	}

@@ -26,6 +26,7 @@ type predict struct {
 	grids    []string
 	short    []shortFlag
 	outDir   string
+	html     string
 	traces   bool
 	json     bool
 	force    bool
@@ -118,10 +119,11 @@ why; 130 interrupted.`,
 	f.IntVar(&p.repeats, "repeats", 1, "runs with further seeds, for an interval on the differences")
 	f.BoolVar(&p.bounds, "bounds", false, "also run with --outputs none and all, and say if another row wins")
 	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
+	f.StringVar(&p.html, "html", "", "write a page with charts and tables to `FILE`; it needs no other file and no network")
 	f.BoolVar(&p.traces, "traces", false, "with -o: also write each run's predicted trace")
 	f.StringVar(&p.explain, "explain", "", "`WHAT` to explain instead of the table: the id of a session or request, the number of a program (from 0), or the program scheduler's busiest tick (tick) or the one at a time (tick=1234s)")
 	f.BoolVar(&p.json, "json", false, "print report.json instead of the table; with --explain, that as JSON")
-	f.BoolVar(&p.force, "force", false, "overwrite results in the output folder")
+	f.BoolVar(&p.force, "force", false, "overwrite results of -o and --html")
 	f.BoolVar(&p.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
 	f.BoolVar(&p.check, "check", false, "verify conservation laws at every event (slow)")
 	f.IntVar(&p.jobs, "jobs", 0, "simulations at a time (default: one per processor)")
@@ -150,7 +152,7 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 		return err
 	}
 	p.seed = deployments[0].Seed
-	out := output{dir: p.outDir, force: p.force}
+	out := output{dir: p.outDir, html: p.html, force: p.force}
 	if err := out.prepare(); err != nil {
 		return err
 	}
@@ -312,7 +314,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 	if err := capture.Link(); err != nil {
 		return nil, usagef("%w", err)
 	}
-	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces, explain: p.explain}
+	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces, sampled: p.html != "", explain: p.explain}
 	for i := range deployments {
 		d := &deployments[i]
 		p.assumeLoad(capture, d)
