@@ -30,6 +30,7 @@ var layers = map[string][]string{
 	"sim":             {"trace/...", "models/...", "router/...", "sim/..."},
 	"replay":          {"trace/...", "models/...", "router/...", "replay/..."},
 	"perfetto":        {"trace/...", "models/...", "router/...", "perfetto/..."},
+	"shapes":          {"trace/...", "models/...", "router/...", "sim/..."},
 	"accuracy":        {"trace/...", "models/...", "router/...", "sim/..."},
 	"cmd":             {"..."},
 }
