@@ -51,7 +51,7 @@ const (
 	podScorer = "there one gateway chose the pods with and without the gate; here kv moves sessions to even out the load, and " +
 		"policy thunderagent brings its own scorer, which leaves them where their KV is"
 	podGaps = "seven of ten tools of the profile end in 24 ms and find their KV; the gaps of the replayed sessions are not published. " +
-		"With tool=5:15 kv finds 69% and 60%"
+		"With tool=5:15 kv finds 70% and 60%"
 	podGate = "there the gate lets in more than the KV holds: hits fall with the load that it should hold back. What it counts is " +
 		"not published; here the budget is kept"
 )
