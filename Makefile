@@ -49,13 +49,17 @@ fuzz:
 		done; \
 	done
 
-## demo: the main job on a built-in sample: which router serves 64 coding agents at a time best?
+## shapes: what published results look like beside what the simulator makes of the same deployments; fails out of range
+shapes:
+	go run ./shapes
+
+## demo: the main job on a built-in sample: how many coding agents at a time before the KV cache thrashes, and behind which router?
 demo: build
-	$(BIN) predict --profile mini-swe-agent --programs 192 --concurrency 64 --model llama-3.3-70b --tp 4 --workers 2 --router round-robin,sticky,kv
+	$(BIN) predict --profile mini-swe-agent --programs 192 --concurrency 16,32,64 --model llama-3.3-70b --tp 4 --workers 2 --router round-robin,kv,thunderagent
 
 ## interop: compare with NVIDIA's aisimulate from PyPI; skipped with a reason where python3 or PyPI is missing
 interop:
 	interop/run.sh
 
-.PHONY: help build test lint bench accuracy profiles fuzz demo interop
+.PHONY: help build test lint bench accuracy profiles shapes fuzz demo interop
 .DEFAULT_GOAL := help

@@ -32,6 +32,7 @@ var layers = map[string][]string{
 	"perfetto":         {"trace/...", "models/...", "router/...", "perfetto/..."},
 	"accuracy":         {"trace/...", "models/...", "router/...", "sim/...", "accuracy/..."},
 	"accuracy/steplog": {"trace"},
+	"shapes":           {"trace/...", "models/...", "router/...", "sim/..."},
 	"cmd":              {"..."},
 }
 

@@ -97,7 +97,7 @@ func TestTraceRefusesWhatItDoesNotTell(t *testing.T) {
 	for _, test := range []struct{ free, key string }{
 		{"layer_us prefill_token_us admission_us", "prefill_token_us"},
 		{"layer_us admission_us prompt_token_us", "admission_us"},
-		{"request_us layer_us", "request_us"}, // always one sequence
+		{"request_us layer_us", "request_us"},    // always one sequence
 		{"layer_us sync_request_us", "layer_us"}, // with one sequence both are a time per step
 	} {
 		_, err := traceFitter(t, c, d, test.free).Run(context.Background())

@@ -20,17 +20,39 @@ func BenchmarkTurns(b *testing.B) {
 			if turns > 100_000 && testing.Short() {
 				b.Skip("a million turns take 10 s")
 			}
-			c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: turns / 10, Seed: 1,
-				Set: []string{"turns=10", "output=40", "result=100"}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			d := Default()
-			d.Model, d.Workers, d.Engine.KVBlocks = "llama-3.1-8b", 64, "450"
-			d.Load.Mode, d.Load.Concurrency = "concurrency", 512
+			c, d := shortPrograms(b, turns)
 			benchmarkRun(b, c, d, "turn")
 		})
 	}
+}
+
+// BenchmarkThunderAgent simulates the same programs behind kv and behind ThunderAgent, with room for all and under pressure. A
+// turn should take at most a quarter more time with ThunderAgent.
+func BenchmarkThunderAgent(b *testing.B) {
+	for _, blocks := range []string{"3000", "450"} {
+		for _, policy := range []string{"kv", "thunderagent"} {
+			b.Run(fmt.Sprintf("blocks=%s/%s", blocks, policy), func(b *testing.B) {
+				c, d := shortPrograms(b, 100_000)
+				d.Engine.KVBlocks = blocks
+				d.Router.Policy = policy
+				benchmarkRun(b, c, d, "turn")
+			})
+		}
+	}
+}
+
+// shortPrograms returns programs of 10 turns and the deployment of BenchmarkTurns.
+func shortPrograms(b *testing.B, turns int) (*trace.Capture, Deployment) {
+	b.Helper()
+	c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: turns / 10, Seed: 1,
+		Set: []string{"turns=10", "output=40", "result=100"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := Default()
+	d.Model, d.Workers, d.Engine.KVBlocks = "llama-3.1-8b", 64, "450"
+	d.Load.Mode, d.Load.Concurrency = "concurrency", 512
+	return c, d
 }
 
 // BenchmarkPlain simulates 20,000 requests of 512 prompt and 512 output tokens on 4 workers. With drafts every step walks its

@@ -130,7 +130,7 @@ func TestStructure(t *testing.T) {
 
 // TestMeans compares what 2000 programs hold with what the profiles promise.
 func TestMeans(t *testing.T) {
-	for _, name := range []string{"mini-swe-agent", "claude-code"} {
+	for _, name := range []string{"mini-swe-agent", "openhands", "claude-code"} {
 		t.Run(name, func(t *testing.T) {
 			const programs = 2000
 			_, p, err := find(name)

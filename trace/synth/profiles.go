@@ -6,6 +6,7 @@ const (
 	fromLMCache    = "LMCache/lmcache-agent-trace, miniswe: 10 sessions on SWE-bench"
 	fromAgentCgrp  = "yunwei37/agentcgroup, 19 sessions of Claude Code with a local model on SWE-rebench"
 	fromAgentHaiku = "yunwei37/agentcgroup, 15 sessions of Claude Code with Claude Haiku on SWE-rebench"
+	fromOpenHands  = "OpenHands' example run of Multi-SWE-bench (evaluation/benchmarks/multi_swe_bench @156d0686), 3 sessions, Llama 4 Maverick"
 	fromPR         = "ai-dynamo/dynamo pull request 11447, SWE-bench Lite, 256 at a time on two TP4 workers"
 )
 
@@ -59,6 +60,42 @@ func miniSWEAgent() profile {
 			"subagent-turns": childTurnsFrom,
 			"summary":        summariesFrom,
 			"rate":           fromPR + ": 4.045 trials/min",
+		},
+	}
+}
+
+// openHands returns the defaults of profile openhands.
+func openHands() profile {
+	return &agent{
+		class:       "openhands",
+		block:       64,
+		system:      4480,
+		task:        dist{median: 1053, sigma: 0.25, min: 700, max: 6000},
+		turns:       dist{median: 62, sigma: 0.5, min: 5, max: 50},
+		output:      answers,
+		result:      dist{median: 154, sigma: 1.25, min: 14, max: 7128},
+		tool:        dist{median: 0.0553, sigma: 2.51, min: 0.001, max: 265},
+		childPrompt: childPrompts,
+		childTurns:  childTurns,
+		summary:     summaries,
+		rate:        0.067,
+		sources: map[string]string{
+			"system": fromOpenHands + ": first prompt n=3, 5282 to 5920 tokens, is 4500 + 0.25 per character of the first user " +
+				"message; system message and tools have 13,604 characters",
+			"task": fromOpenHands + ": first prompt less 4500, n=3, 782 to 1420 tokens; geometric mean 1053, σ 0.25",
+			"turns": "nebius/SWE-rebench-openhands-trajectories: n=67,074, mean 64.3, at most 100; σ as mini-swe-agent; at most 50 as in " +
+				fromOpenHands + ", OpenHands' instructions for SWE-rebench and ThunderAgent's scripts (--max-iterations)",
+			"output": answersFrom + ". A public recipe for OpenHands traces takes 220 (sgl-project/sglang pull request 29215), " +
+				fromOpenHands + " has n=105, p50 99, p90 181, mean 127",
+			"result": fromOpenHands + ", growth of the prompt less the answer: n=99, p50 101, p90 829, mean 525 tokens; geometric " +
+				"mean 154, σ 1.25. The deepest prompt is then 29,000 tokens in the mean, in the three sessions 26,700, in " +
+				"SWE-rebench-openhands-trajectories 27,000 (ai-dynamo/aiperf issue 1019)",
+			"tool": fromOpenHands + ", action to observation: n=103, p50 0.013, p90 0.62, max 265 s; geometric mean 0.055, σ 2.51. 54 " +
+				"read, edit or think, in 5 ms; 48 commands take 0.62 s, one 265 s",
+			"subagent-task":  childPromptsFrom,
+			"subagent-turns": childTurnsFrom,
+			"summary":        summariesFrom,
+			"rate":           "as mini-swe-agent, for comparison",
 		},
 	}
 }
