@@ -116,7 +116,7 @@ func (r *run) prepare(l *live, c *trace.Call) {
 	switch p.Engine.Scheduling {
 	case "priority":
 		l.Rank = -int64(hints.Priority)
-	case "continuum":
+	case "continuum", "continuum-preview":
 		l.Rank = int64(l.inst.begun)
 	}
 	if p.Engine.KVEviction == "priority" {
@@ -199,7 +199,7 @@ func (r *run) retain(l *live) {
 		return
 	}
 	if lease := r.continuum.lease(r.now, l.Session, turn, l.Input+l.Output); lease > 0 {
-		r.engines[l.worker].Pin(r.now, l.Session, l.Path, l.Input+max(l.Output-1, 0), r.now+lease)
+		r.engines[l.worker].Pin(r.now, l.Session, int64(l.inst.begun), l.Path, l.Input+max(l.Output-1, 0), r.now+lease)
 		if r.options.Observe != nil {
 			r.tell(l, Event{What: Leased, Until: r.now + lease})
 		}

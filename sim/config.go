@@ -72,7 +72,7 @@ type Engine struct {
 	GPUMemoryUtilization float64 `yaml:"gpu_memory_utilization"`
 	PrefixCaching        bool    `yaml:"prefix_caching"`
 	// Scheduling orders waiting requests: fcfs; priority, by their hints (vLLM and SGLang); continuum, by the start of
-	// their programs, with KV pinned while tools run (vLLM); lpm, by cached prefix (SGLang).
+	// their programs, with KV pinned while tools run, and continuum-preview, as its authors' first code does (vLLM); lpm, by cached prefix (SGLang).
 	Scheduling string `yaml:"scheduling"`
 	// KVEviction is lru, or priority: SGLang then evicts the tokens of requests of low priority first.
 	KVEviction string `yaml:"kv_eviction"`
@@ -222,7 +222,7 @@ func (d *Deployment) fillDefaults() error {
 
 // schedulings are the orders in which a kind of engine can take waiting requests.
 var schedulings = map[string][]string{
-	"vllm":   {"fcfs", "priority", "continuum"},
+	"vllm":   {"fcfs", "priority", "continuum", "continuum-preview"},
 	"sglang": {"fcfs", "priority", "lpm"},
 	"trtllm": {"fcfs"},
 }

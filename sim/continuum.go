@@ -17,10 +17,14 @@ import (
 // greatest. P is the distribution of what tools of this name took so far, exponential before there is any. The benefit
 // is the time that the next call is spared: to prefill what would be lost, and to wait in the queue for it. The cost is
 // the lease times the share of the KV cache that it withholds from others. Both are seconds of one worker.
+//
+// The authors' preview code (Hanchenli/vllm-continuum) is simpler: it pins where tools of this name took less than two
+// seconds in the mean.
 type continuum struct {
-	plan  *Plan
-	tools map[string]*durations
-	calls map[uint64]toolCall // by session
+	plan    *Plan
+	preview bool
+	tools   map[string]*durations
+	calls   map[uint64]toolCall // by session
 	// queued is a moving average of how long requests waited for admission.
 	queued time.Duration
 }
@@ -39,13 +43,13 @@ type durations struct {
 
 const (
 	maxDurations = 256
-	// A tool that nobody has seen takes unseenTool in the mean; the preview code of Continuum pins tools that take less
-	// than that.
+	// A tool that nobody has seen takes unseenTool in the mean: the bound of the preview code, which is its lease too.
 	unseenTool = 2 * time.Second
 )
 
 func newContinuum(p *Plan) *continuum {
-	return &continuum{plan: p, tools: map[string]*durations{}, calls: map[uint64]toolCall{}}
+	return &continuum{plan: p, preview: p.Engine.Scheduling == "continuum-preview", tools: map[string]*durations{},
+		calls: map[uint64]toolCall{}}
 }
 
 // waited notes how long a request waited for its admission.
@@ -74,6 +78,12 @@ func (c *continuum) lease(now time.Duration, session uint64, turn *trace.Turn, t
 		name = turn.ToolCalls[0].Name
 	}
 	c.calls[session] = toolCall{name, now}
+	if c.preview {
+		if c.tools[name].mean() < unseenTool {
+			return unseenTool
+		}
+		return 0
+	}
 	n := int64(tokens)
 	prefill := c.plan.Cost.Base(models.Batch{Prefills: 1, PrefillTokens: int(n), PrefillPairs: n * n, PrefillContext: n})
 	benefit := (prefill.Duration() + c.queued).Seconds()
@@ -94,6 +104,18 @@ func (d *durations) add(took time.Duration) {
 	d.next = (d.next + 1) % maxDurations
 	i, _ := slices.BinarySearch(d.sorted, took)
 	d.sorted = slices.Insert(d.sorted, i, took)
+}
+
+// mean is that of the durations kept, 0 of none.
+func (d *durations) mean() time.Duration {
+	if d == nil || len(d.ring) == 0 {
+		return 0
+	}
+	sum := time.Duration(0)
+	for _, took := range d.ring {
+		sum += took / time.Duration(len(d.ring))
+	}
+	return sum
 }
 
 // best is the lease of greatest gain for a benefit in seconds and a share of the cache that costs its lease.

@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/agentsim/agentsim/trace"
 )
 
 // With a benefit of 2 s, waiting until 90 % of the tools are back (1 s) costs 0.1 · 1 s and brings 1.8 s; the last one
@@ -44,5 +46,27 @@ func TestDurationsForgetTheOldest(t *testing.T) {
 	}
 	if n := len(d.sorted); n != maxDurations || d.sorted[n-1] != time.Second {
 		t.Errorf("%d durations up to %v, want %d of 1s", n, d.sorted[n-1], maxDurations)
+	}
+}
+
+// The preview's rule looks at the mean alone: nine tools of 1 s and one of 8 s have 1.7 s, another of 8 s makes it 2.3 s.
+func TestPreviewPinsByTheMean(t *testing.T) {
+	c := &continuum{preview: true, tools: map[string]*durations{}, calls: map[uint64]toolCall{}}
+	lease := func() time.Duration { return c.lease(0, 1, &trace.Turn{}, 100) }
+	if got := lease(); got != unseenTool {
+		t.Errorf("the lease of an unseen tool is %v, want 2s", got)
+	}
+	d := new(durations)
+	c.tools[""] = d
+	for range 9 {
+		d.add(time.Second)
+	}
+	d.add(8 * time.Second)
+	if got := lease(); got != unseenTool {
+		t.Errorf("with a mean of %v the lease is %v, want 2s", d.mean(), got)
+	}
+	d.add(8 * time.Second)
+	if got := lease(); got != 0 {
+		t.Errorf("with a mean of %v the lease is %v, want none", d.mean(), got)
 	}
 }

@@ -75,7 +75,12 @@ func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engin
 
 // ranked tells whether the engines take waiting requests in order of their ranks.
 func (p *Plan) ranked() bool {
-	return p.Engine.Scheduling == "priority" || p.Engine.Scheduling == "continuum"
+	return p.Engine.Scheduling == "priority" || p.continuum()
+}
+
+// continuum tells whether the engines pin KV while tools run.
+func (p *Plan) continuum() bool {
+	return p.Engine.Scheduling == "continuum" || p.Engine.Scheduling == "continuum-preview"
 }
 
 // pool is what the routers know of the engines.

@@ -127,7 +127,7 @@ func (r *Result) kv() report.KV {
 	perBlock := float64(p.Engine.BlockSize)
 	kv.SpaceTime = report.NewSpaceTime(o.Time.Seconds()*blocks*perBlock, o.Decode()*perBlock, o.Prefill*perBlock, o.Recompute*perBlock,
 		(o.Cached+o.Pinned)*perBlock)
-	if p.Engine.Scheduling == "continuum" {
+	if p.continuum() {
 		kv.Pins, kv.CutPins = report.Known(pins), report.Known(cut)
 	}
 	if s := r.Scheduler; s != nil && s.Ticks > 0 {

@@ -186,7 +186,7 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 		if r.gate.limit, err = p.maxPrograms(); err != nil {
 			return nil, err
 		}
-		if p.Engine.Scheduling == "continuum" {
+		if p.continuum() {
 			r.continuum = newContinuum(p)
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type pins struct {
 // pin is what one session holds until its lease ends.
 type pin struct {
 	session uint64
+	rank    int64 // of its requests
 	until   time.Duration
 	order   int64
 	blocks  int
@@ -62,7 +64,8 @@ func (e *Engine) CanPin() bool {
 
 // Pin keeps the cached blocks of the path's first tokens from eviction, until the time given, until the session's next
 // request is admitted, or until running requests need the room. It is called between steps. A session has one pin.
-func (e *Engine) Pin(now time.Duration, session uint64, path []trace.Span, tokens int32, until time.Duration) {
+// Those of the highest rank lose theirs first.
+func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace.Span, tokens int32, until time.Duration) {
 	pool, ok := e.cache.(*kvcache.Pool)
 	if !ok || until <= now {
 		return
@@ -76,7 +79,7 @@ func (e *Engine) Pin(now time.Duration, session uint64, path []trace.Span, token
 		e.pins.of = map[uint64]*pin{}
 	}
 	e.order++
-	p := &pin{session: session, until: until, order: e.order, blocks: blocks, held: held}
+	p := &pin{session: session, rank: rank, until: until, order: e.order, blocks: blocks, held: held}
 	e.pins.of[session] = p
 	heap.Push(&e.pins.leases, p)
 	e.pins.blocks += blocks
@@ -106,12 +109,18 @@ func (e *Engine) endLeases(now time.Duration) {
 	}
 }
 
-// makeRoom ends the pin that has the least time left, and tells whether there was one.
+// makeRoom ends the pin of the highest rank, of equal ones the youngest, and tells whether there was one.
 func (e *Engine) makeRoom() bool {
-	if len(e.pins.leases) == 0 {
+	var last *pin
+	for _, p := range e.pins.leases {
+		if last == nil || cmp.Or(cmp.Compare(p.rank, last.rank), cmp.Compare(p.order, last.order)) > 0 {
+			last = p
+		}
+	}
+	if last == nil {
 		return false
 	}
-	e.Unpin(e.pins.leases[0].session)
+	e.Unpin(last.session)
 	e.Stats.Unpinned++
 	return true
 }

@@ -52,7 +52,7 @@ func TestPins(t *testing.T) {
 				}
 				if e.Next() == now {
 					if finished(e.EndStep(), 0) && test.until > 0 {
-						e.Pin(now, 1, path, 4, test.until)
+						e.Pin(now, 1, 0, path, 4, test.until)
 						if got := e.PinnedBlocks(); got != 4 {
 							t.Errorf("%d blocks pinned, want 4", got)
 						}

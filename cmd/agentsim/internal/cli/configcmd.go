@@ -36,7 +36,7 @@ var keyHelp = map[string]string{
 	"engine.max_model_len":                        "longest request in tokens; 0 is the model's own",
 	"engine.gpu_memory_utilization":               "share of GPU memory that the engine takes, for sglang mem_fraction_static, for trtllm free_gpu_memory_fraction; 0 is the engine's default",
 	"engine.prefix_caching":                       "keep freed KV blocks for reuse",
-	"engine.scheduling":                           "fcfs; priority: by the hints of requests (vllm, sglang); continuum: oldest programs first, KV pinned while tools run (vllm); lpm: longest cached prefix first (sglang)",
+	"engine.scheduling":                           "fcfs; priority: by the hints of requests (vllm, sglang); continuum: oldest programs first, KV pinned while tools run, continuum-preview: the same where tools take less than 2 s (vllm); lpm: longest cached prefix first (sglang)",
 	"engine.kv_eviction":                          "lru; priority: tokens of requests of low priority first (sglang)",
 	"engine.async_scheduling":                     "vllm: schedule a step while the one before it runs, so that arrivals wait one step more: true, false, or auto: from 0.14 on, unless step times are fixed",
 	"engine.filtered_sampling":                    "requests sample with top-p or top-k, as vLLM does by the model's generation_config.json: time for every logit",
