@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"math"
 	"strings"
 	"testing"
@@ -78,7 +77,7 @@ func TestReportSaysWhoHeldWhatGaveUp(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 40, Seed: 3})
 	d := fleetOf(1, "thunderagent", 40)
 	d.Engine.KVBlocks, d.Client.Timeout = "8000", 30*time.Second
-	res := simulate(t, w, d)
+	res := simulate(t, w, d, Options{})
 	run := res.Report(nil, nil)
 	g := res.GaveUp
 	if g.Calls != run.Requests.Failed || g.ByScheduler == 0 || g.ByScheduler == g.Calls {
@@ -99,25 +98,12 @@ func TestReportSaysWhoHeldWhatGaveUp(t *testing.T) {
 	}
 }
 
-func simulate(t *testing.T, w *trace.Workload, d Deployment) *Result {
-	t.Helper()
-	p, err := d.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := Run(context.Background(), w, p, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
-}
-
 // A client that tries again has been held all the while.
 func TestRetriesKeepTheTimeHeld(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 40, Seed: 3})
 	d := fleetOf(1, "thunderagent", 40)
 	d.Engine.KVBlocks, d.Client.Timeout, d.Client.Retries = "8000", 30*time.Second, 20
-	res := simulate(t, w, d)
+	res := simulate(t, w, d, Options{})
 	longest := time.Duration(0)
 	for i := range res.Requests {
 		q := &res.Requests[i]
