@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"math"
 	"strings"
 	"testing"
@@ -12,20 +11,42 @@ import (
 	"github.com/agentsim/agentsim/trace/synth"
 )
 
-// One request of 8 tokens and 3 outputs on 1000 blocks of 4: 2 blocks for a prefill of 10 ms, then 3 for decodes of 10 ms.
+// Worked out by hand, with blocks of 4 tokens and prefills of 10 ms:
+//
+//	one request         8 tokens of prompt: 2 blocks; then 2 decode steps of 5 ms with 3
+//	evicted in between  a holds 12 tokens, b 16 of the 20 that there are, which takes the last 8 of a's; a's next prompt of 16
+//	                    computes these again and 4 more
 func TestSpaceTimeByHand(t *testing.T) {
-	res := mustRun(t, compile(t, session("a", 1, trace.Turn{Input: 8, Output: 3, End: 20 * ms})), fixed())
-	got := res.Report(nil, nil).KV.SpaceTime
-	for _, term := range []struct {
-		name string
-		got  report.Figure
-		want float64
+	for _, test := range []struct {
+		name                       string
+		blocks                     string
+		sessions                   []*trace.Session
+		prefill, recompute, decode float64 // token·s
+		total                      float64 // capacity in tokens
 	}{
-		{"total", got.TotalTokenS, 4000 * 0.020}, {"prefill", got.Prefill.TokenS, 8 * 0.010}, {"decode", got.Decode.TokenS, 12 * 0.010},
-		{"recompute", got.Recompute.TokenS, 0}, {"caching", got.Caching.TokenS, 0}, {"unused", got.Unused.TokenS, 80 - 0.08 - 0.12},
+		{"one request", "1001", []*trace.Session{session("a", 1, trace.Turn{Input: 8, Output: 3, End: 20 * ms})}, 8 * 0.010, 0, 12 * 0.010, 4000},
+		{"evicted in between", "6", []*trace.Session{
+			session("a", 100, trace.Turn{Input: 12, Output: 1, End: 10 * ms}, trace.Turn{Input: 16, Output: 1, Start: 100 * ms, End: 110 * ms}),
+			session("b", 200, trace.Turn{Input: 16, Output: 1, Start: 20 * ms, End: 30 * ms}),
+		}, (12 + 16 + 16*4/12.) * 0.010, 16 * 8 / 12. * 0.010, 0, 20},
 	} {
-		if !term.got.Known || math.Abs(term.got.Value-term.want) > 1e-9 {
-			t.Errorf("%s is %+v, want %v token·s", term.name, term.got, term.want)
+		d := fixed()
+		d.Engine.KVBlocks = test.blocks
+		res := mustRun(t, compile(t, test.sessions...), d)
+		got := res.Report(nil, nil).KV.SpaceTime
+		for _, term := range []struct {
+			name string
+			got  report.Figure
+			want float64
+		}{
+			{"total", got.TotalTokenS, test.total * res.End.Seconds()}, {"prefill", got.Prefill.TokenS, test.prefill},
+			{"recompute", got.Recompute.TokenS, test.recompute}, {"decode", got.Decode.TokenS, test.decode},
+			{"all", report.Known(got.Prefill.TokenS.Value + got.Recompute.TokenS.Value + got.Decode.TokenS.Value + got.Caching.TokenS.Value + got.Unused.TokenS.Value),
+				test.total * res.End.Seconds()},
+		} {
+			if !term.got.Known || math.Abs(term.got.Value-term.want) > 1e-9 {
+				t.Errorf("%s: %s is %+v, want %v token·s", test.name, term.name, term.got, term.want)
+			}
 		}
 	}
 }
@@ -78,7 +99,7 @@ func TestReportSaysWhoHeldWhatGaveUp(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 40, Seed: 3})
 	d := fleetOf(1, "thunderagent", 40)
 	d.Engine.KVBlocks, d.Client.Timeout = "8000", 30*time.Second
-	res := simulate(t, w, d)
+	res := simulate(t, w, d, Options{})
 	run := res.Report(nil, nil)
 	g := res.GaveUp
 	if g.Calls != run.Requests.Failed || g.ByScheduler == 0 || g.ByScheduler == g.Calls {
@@ -99,25 +120,12 @@ func TestReportSaysWhoHeldWhatGaveUp(t *testing.T) {
 	}
 }
 
-func simulate(t *testing.T, w *trace.Workload, d Deployment) *Result {
-	t.Helper()
-	p, err := d.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := Run(context.Background(), w, p, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
-}
-
 // A client that tries again has been held all the while.
 func TestRetriesKeepTheTimeHeld(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 40, Seed: 3})
 	d := fleetOf(1, "thunderagent", 40)
 	d.Engine.KVBlocks, d.Client.Timeout, d.Client.Retries = "8000", 30*time.Second, 20
-	res := simulate(t, w, d)
+	res := simulate(t, w, d, Options{})
 	longest := time.Duration(0)
 	for i := range res.Requests {
 		q := &res.Requests[i]

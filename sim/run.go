@@ -64,50 +64,6 @@ type Result struct {
 	Series *report.Series
 }
 
-// GaveUp counts calls whose clients gave up, in all and by what held them in the end: the program scheduler, the cap on
-// programs (router.max_programs), or the router's queue.
-type GaveUp struct{ Calls, ByScheduler, ByCap, ByRouter int64 }
-
-func (g *GaveUp) add(at stage) {
-	g.Calls++
-	switch at {
-	case atTable:
-		g.ByScheduler++
-	case atGate:
-		g.ByCap++
-	case atRouter:
-		g.ByRouter++
-	}
-}
-
-// Refused is how many calls a router or a program scheduler turned away for one reason.
-type Refused struct {
-	Why   string
-	Calls int64
-}
-
-func (r *Result) refuse(why string) {
-	for i := range r.Refused {
-		if r.Refused[i].Why == why {
-			r.Refused[i].Calls++
-			return
-		}
-	}
-	r.Refused = append(r.Refused, Refused{why, 1})
-}
-
-// Rejected sums up calls that were rejected for one reason.
-type Rejected struct {
-	Calls int64
-	// Tokens is the prompt and output of the longest.
-	Tokens int32
-}
-
-func (r *Rejected) add(c *trace.Call) {
-	r.Calls++
-	r.Tokens = max(r.Tokens, c.Input+c.Output)
-}
-
 // live is a call on its way through a desk and an engine.
 type live struct {
 	engine.Request

@@ -59,15 +59,21 @@ func compile(t *testing.T, sessions ...*trace.Session) *trace.Workload {
 
 func mustRun(t *testing.T, w *trace.Workload, d Deployment) *Result {
 	t.Helper()
+	res := simulate(t, w, d, Options{Check: true})
+	if err := report.CheckRequests(res.Requests); err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func simulate(t *testing.T, w *trace.Workload, d Deployment, o Options) *Result {
+	t.Helper()
 	p, err := d.Resolve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := Run(context.Background(), w, p, Options{Check: true})
+	res, err := Run(context.Background(), w, p, o)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.CheckRequests(res.Requests); err != nil {
 		t.Fatal(err)
 	}
 	return res

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,26 +11,13 @@ import (
 	"github.com/agentsim/agentsim/trace/synth"
 )
 
-func sampled(t *testing.T, w *trace.Workload, d Deployment, limit int) *Result {
-	t.Helper()
-	p, err := d.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := Run(context.Background(), w, p, Options{Samples: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
-}
-
 // Two turns with a tool between them, 150 ms to 1150 ms, sampled every 100 ms; blocks of 4 tokens. The last of the first
 // turn's tokens is never computed, and its 3 blocks stay cached.
 func TestSeriesByHand(t *testing.T) {
 	d := fixed()
 	d.Cost.Prefill, d.Cost.Decode = 150*ms, 50*ms
 	w := compile(t, session("a", 1, trace.Turn{Input: 12, Output: 1, End: 150 * ms}, trace.Turn{Input: 20, Output: 2, Start: 1150 * ms, End: 1400 * ms}))
-	got := sampled(t, w, d, 100).Series
+	got := simulate(t, w, d, Options{Samples: 100}).Series
 	if got.Step != 100*ms || len(got.Samples) != 14 || got.Capacity != 4000 {
 		t.Fatalf("%d samples every %v of %d tokens, want 14 every 100 ms of 4000", len(got.Samples), got.Step, got.Capacity)
 	}
@@ -54,7 +40,7 @@ func TestSeriesOfLongRuns(t *testing.T) {
 		d := fleetOf(2, policy, 16)
 		d.Engine.KVBlocks = "6000"
 		const limit = 64
-		res, plain := sampled(t, w, d, limit), sampled(t, w, d, 0)
+		res, plain := simulate(t, w, d, Options{Samples: limit}), simulate(t, w, d, Options{})
 		if diff := cmp.Diff(plain.Requests, res.Requests); diff != "" || plain.Series != nil {
 			t.Errorf("%s: sampling changes the run:\n%s", policy, diff)
 		}
