@@ -15,7 +15,7 @@ func rules() []study {
 		{name: "tools: Continuum with short regular tools and with stochastic ones, GLM-4.6 fp8, 96 programs",
 			source: "arXiv 2602.13692, figure 4: ahead of vLLM on SWE-bench (213 to 140), behind on HLE (3.1 to 4.8), whose tools take up to hundreds of seconds",
 			run:    tools,
-			missed: map[string]string{stochastic: preview}},
+			missed: map[string]string{stochastic: lease}},
 	}
 }
 
@@ -97,6 +97,10 @@ func fall(l *lab) ([]check, error) {
 
 const stochastic = "tools of 20 s in the mean, σ 2.51: Continuum / vLLM"
 
+const lease = "the lease here is that of Continuum's paper, which weighs the distribution of a tool's times; its preview pins where their " +
+	"mean is below 2 s, and may be what was measured"
+
+// tools checks the leases of Continuum's paper rather than its preview, which ignores the spread of a tool's times.
 func tools(l *lab) ([]check, error) {
 	var list []check
 	for _, c := range []struct {
@@ -112,7 +116,9 @@ func tools(l *lab) ([]check, error) {
 			return nil, err
 		}
 		d := glm(1, 96)
-		o, err := l.run(setup{w, withSystem(d, fcfs)}, setup{w, withSystem(d, continuum)})
+		leased := withSystem(d, fcfs)
+		leased.Engine.Scheduling = "continuum"
+		o, err := l.run(setup{w, withSystem(d, fcfs)}, setup{w, leased})
 		if err != nil {
 			return nil, err
 		}
