@@ -31,7 +31,7 @@ bench: build
 	bench/run.sh $(BIN)
 	interop/run.sh
 
-## accuracy: how far predictions are from published measurements (../shared/ground-truth); writes the table into README.md, or prints that of TRUTH=DIR
+## accuracy: how far predictions are from published measurements (../shared/ground-truth); writes the tables into README.md and accuracy/README.md, or prints that of TRUTH=DIR
 accuracy:
 	go test ./accuracy -run '^TestAccuracy$$' -count=1 -v -update
 

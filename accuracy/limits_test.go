@@ -12,13 +12,14 @@ import (
 	"github.com/agentsim/agentsim/models"
 )
 
-var update = flag.Bool("update", false, "write the table of errors into the README")
+var update = flag.Bool("update", false, "write the tables of errors into README.md and accuracy/README.md")
 
-// The part of the README that TestAccuracy writes.
+// The part of a README that TestAccuracy writes.
 const begin, end = "<!-- accuracy -->\n", "<!-- /accuracy -->\n"
 
 // TestAccuracy predicts every published measurement with the shipped profiles, holds the errors within limits, and
-// compares the table with the README's. With TRUTH=DIR in the environment it prints the table of another folder instead.
+// compares the tables with those of README.md, in short, and accuracy/README.md, in full. With TRUTH=DIR in the
+// environment it prints the tables of another folder instead.
 func TestAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of deployments: not with -short")
@@ -28,16 +29,17 @@ func TestAccuracy(t *testing.T) {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(root(t), dir)
 		}
-		t.Log("\n" + summary(t, measured(t, dir, shared)))
+		t.Log("\n" + summary(t, measured(t, dir, shared), true))
 		return
 	}
 	m := measured(t, groundTruth(t))
 	for _, l := range limits {
 		l.check(t, m)
 	}
-	text := summary(t, m)
+	text := summary(t, m, true)
 	t.Log("\n" + text)
-	compareReadme(t, text)
+	compareReadme(t, filepath.Join("accuracy", "README.md"), text)
+	compareReadme(t, "README.md", summary(t, m, false))
 }
 
 // measured reads and predicts what is in a folder; kernel tables may also be in one of the folders others.
@@ -78,12 +80,12 @@ func measured(t *testing.T, dir string, others ...string) *Measured {
 	return m
 }
 
-// summary is the text of the README.
-func summary(t *testing.T, m *Measured) string {
+// summary is the text of a README.
+func summary(t *testing.T, m *Measured, inFull bool) string {
 	t.Helper()
 	var text strings.Builder
 	text.WriteString("Mean / median / bias of the relative error in %, simulated end to end with the shipped profiles.\n\n")
-	if err := Summary(&text, m); err != nil {
+	if err := Summary(&text, m, inFull); err != nil {
 		t.Fatal(err)
 	}
 	text.WriteString("The authors of the open-loop runs publish for their own simulator, on 38 runs with these among them, mean errors of 19.5 % in\n" +
@@ -132,30 +134,25 @@ func (l *limit) check(t *testing.T, m *Measured) {
 	}
 }
 
-// compareReadme compares the README's table with text, or writes it.
-func compareReadme(t *testing.T, text string) {
+// compareReadme compares the tables of a README, named from the root, with text, or writes them.
+func compareReadme(t *testing.T, name, text string) {
 	t.Helper()
-	path := filepath.Join(root(t), "README.md")
+	path := filepath.Join(root(t), name)
 	data, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	head, rest, found := strings.Cut(string(data), begin)
 	old, tail, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Logf("README.md has no %q and %q to keep the table between", strings.TrimSpace(begin), strings.TrimSpace(end))
-		return
-	}
 	switch {
+	case !found || !closed:
+		t.Errorf("%s has no %q and %q to keep the tables between", name, strings.TrimSpace(begin), strings.TrimSpace(end))
 	case *update:
 		if err := os.WriteFile(path, []byte(head+begin+text+end+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	case old != text:
-		t.Error("the table in README.md is not that of this cost model: run make accuracy")
+		t.Errorf("the tables in %s are not those of this cost model: run make accuracy", name)
 	}
 }
 

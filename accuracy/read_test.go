@@ -166,7 +166,7 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := Summary(&text, m); err != nil {
+	if err := Summary(&text, m, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| sglang, qwen3-32b, NVIDIA | 1 |", "| h200-sxm, sglang, qwen3-32b, NVIDIA | 1 |", "| h100-sxm, sglang, qwen3-32b | 1 |",

@@ -13,12 +13,21 @@ type Measured struct {
 	Runs     []RequestErrors
 }
 
+// scope says in which summaries a section is.
+type scope int
+
+const (
+	always scope = iota
+	brief        // of the short summary alone
+	full         // of the full summary alone
+)
+
 // section is a table of the summary.
 type section struct {
 	head, column string
 	// key is the group of an outcome; "" leaves it out.
-	key  func(*Outcome) string
-	fold bool // hidden until it is asked for
+	key func(*Outcome) string
+	in  scope
 }
 
 func (o *Outcome) gpu() string    { return o.Case.plan.Hardware.GPU.Name }
@@ -57,27 +66,32 @@ func joined(belongs bool, words ...string) string {
 var sections = []section{
 	{"Closed loops on the H100, for which the profiles are fitted:", "engine, model, source", func(o *Outcome) string {
 		return joined(o.closed() && !o.estimate(), o.engine(), o.model(), o.Case.Source)
-	}, false},
+	}, always},
 	{"The same by parallelism:", "engine, parallelism", func(o *Outcome) string {
 		return joined(o.closed() && !o.estimate(), o.engine(), o.ranks())
-	}, false},
-	{"Closed loops on other GPUs: estimates, not fitted, but for the experts of SGLang, which only H200 rows tell.", "GPU, engine, model, source", func(o *Outcome) string {
+	}, always},
+	{estimates, "GPU, engine", func(o *Outcome) string {
+		return joined(o.closed() && o.estimate(), o.gpu(), o.engine())
+	}, brief},
+	{estimates, "GPU, engine, model, source", func(o *Outcome) string {
 		return joined(o.closed() && o.estimate(), o.gpu(), o.engine(), o.model(), o.Case.Source)
-	}, true},
+	}, full},
 	{"The same by parallelism:", "GPU, engine, parallelism", func(o *Outcome) string {
 		return joined(o.closed() && o.estimate(), o.gpu(), o.engine(), o.ranks())
-	}, true},
+	}, full},
 	{"Requests wait for KV cache (mean TTFT above 8 s): the capacity counts more than the step cost.", "GPU, engine, model", func(o *Outcome) string {
 		return joined(o.Case.Queued && o.Case.Apart == "", o.gpu(), o.engine(), o.model())
-	}, true},
+	}, full},
 	{"Open loops (inference-perf, vLLM, H100):", "model, source", func(o *Outcome) string {
 		return joined(o.open(), o.model(), o.Case.Source)
-	}, false},
-	{"", "all runs", func(o *Outcome) string { return joined(o.open(), o.Case.Source) }, false},
+	}, full},
+	{"Open loops (inference-perf, vLLM, H100):", "all runs", func(o *Outcome) string { return joined(o.open(), o.Case.Source) }, always},
 	{"Apart from all these:", "why", func(o *Outcome) string {
 		return joined(o.Case.Apart != "" && o.Case.Apart != overload && o.Part.Name == whole, o.Case.Source, o.gpu(), o.model(), o.Case.Apart)
-	}, true},
+	}, full},
 }
+
+const estimates = "Closed loops on other GPUs: estimates, not fitted, but for the experts of SGLang, which only H200 rows tell:"
 
 // estimate tells whether the GPU's rates are scaled from another's.
 func (o *Outcome) estimate() bool { return o.Case.plan.Hardware.GPU.Estimate }
@@ -87,27 +101,24 @@ func (o *Outcome) open() bool {
 	return o.Case.shape == [3]int{} && o.Case.Apart == "" && o.Part.Name == whole && o.Part.Measured[E2E] > 0
 }
 
-// Summary writes what was measured and predicted in Markdown: tables of errors, then what stands apart and what was left
-// out, with the reasons.
-func Summary(w io.Writer, m *Measured) error {
+// Summary writes what was measured and predicted in Markdown: tables of errors, then, in full, what stands apart and what
+// was left out, with the reasons.
+func Summary(w io.Writer, m *Measured, inFull bool) error {
+	leftOut := full
+	if inFull {
+		leftOut = brief
+	}
 	var b strings.Builder
 	for _, s := range sections {
 		groups := GroupBy(m.Outcomes, s.key)
-		if len(groups) == 0 {
+		if len(groups) == 0 || s.in == leftOut {
 			continue
 		}
-		if s.fold {
-			fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", s.head)
-		} else if s.head != "" {
-			fmt.Fprintf(&b, "%s\n\n", s.head)
-		}
+		fmt.Fprintf(&b, "%s\n\n", s.head)
 		if err := WriteTable(&b, s.column, groups); err != nil {
 			return err
 		}
 		b.WriteByte('\n')
-		if s.fold {
-			b.WriteString("</details>\n\n")
-		}
 	}
 	writeOverload(&b, m.Outcomes)
 	if len(m.Runs) > 0 {
@@ -117,7 +128,9 @@ func Summary(w io.Writer, m *Measured) error {
 		}
 		b.WriteByte('\n')
 	}
-	writeSkipped(&b, m.Skipped)
+	if inFull {
+		writeSkipped(&b, m.Skipped)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
