@@ -88,8 +88,7 @@ type Fit struct {
 	// Condition is the condition number of the fit's equations, each coefficient in units of its own effect.
 	Condition float64
 
-	values  []float64  // of the free coefficients
-	effects *mat.Dense // of each on the residuals
+	effects *mat.Dense // of each free coefficient on the residuals
 }
 
 // FittedTerm is what the data say of a coefficient.
@@ -355,7 +354,7 @@ func (s *search) result(ctx context.Context) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	fit := &Fit{Profile: *s.with(s.values), values: s.values, effects: j}
+	fit := &Fit{Profile: *s.with(s.values), effects: j}
 	if fit.Outcomes, err = Run(ctx, s.Cases, &fit.Profile); err != nil {
 		return nil, err
 	}

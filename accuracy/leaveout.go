@@ -18,9 +18,9 @@ type HeldOut struct {
 	Outcomes []Outcome
 }
 
-// LeaveOut fits once for each value of key, without the cases that have it, and predicts those. It begins at the fit to
-// all cases, and takes the effects of coefficients from there: they hang on the cases that stay, not on what was
-// measured.
+// LeaveOut fits once for each value of key, without the cases that have it, and predicts those. It begins where the
+// fit to all cases began, so that nothing of the cases left out is known. It first goes down by the effects that
+// coefficients had in that fit, which saves simulations, and then by its own; the last polish of Run it leaves out.
 func (f *Fitter) LeaveOut(ctx context.Context, fit *Fit, key func(*Case) string) ([]HeldOut, error) {
 	var names []string
 	for _, c := range f.Cases {
@@ -49,7 +49,7 @@ func (f *Fitter) LeaveOut(ctx context.Context, fit *Fit, key func(*Case) string)
 			}
 			parts += len(c.Parts)
 		}
-		effects := mat.NewDense(2*len(kept), len(fit.values), nil)
+		effects := mat.NewDense(2*len(kept), len(f.Free), nil)
 		for i, row := range kept {
 			effects.SetRow(i, fit.effects.RawRowView(row))
 			effects.SetRow(len(kept)+i, fit.effects.RawRowView(parts+row))
@@ -58,8 +58,10 @@ func (f *Fitter) LeaveOut(ctx context.Context, fit *Fit, key func(*Case) string)
 		if err != nil {
 			return nil, err
 		}
-		s.values = slices.Clone(fit.values)
 		if err := s.descend(ctx, func([]float64) (*mat.Dense, error) { return effects, nil }); err != nil {
+			return nil, err
+		}
+		if err := s.descend(ctx, func(at []float64) (*mat.Dense, error) { return s.effects(ctx, at) }); err != nil {
 			return nil, err
 		}
 		h := HeldOut{Name: name, Profile: *s.with(s.values)}
