@@ -149,8 +149,8 @@ func TestClockAddsOverheads(t *testing.T) {
 	res := mustRun(t, w, d)
 	q := res.Requests[0]
 	routed := p.Cost.RequestDelay(512)
-	if want := 7853*time.Microsecond + 512*350; routed != want {
-		t.Errorf("routed after %v, want 7.853 ms + 512 · 0.35 µs = %v", routed, want)
+	if want := 6648*time.Microsecond + 512*350; routed != want {
+		t.Errorf("routed after %v, want 6.648 ms + 512 · 0.35 µs = %v", routed, want)
 	}
 	stats := res.Engines[0]
 	if want := routed + stats.Busy + 2*p.Cost.TokenDelay(); q.End != want || q.Admitted != routed || stats.Steps != 2 {
