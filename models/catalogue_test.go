@@ -70,7 +70,7 @@ func TestUnknownNames(t *testing.T) {
 		{modelErr, `unknown model "qwen3-41b"; the nearest known are qwen3-8b, qwen3-14b, qwen3-32b (want a catalogue name or a path to a config.json)`},
 		{missingErr, "reading a model's config.json: open no/such/config.json: no such file or directory"},
 		{gpuErr, `unknown gpu "h20-sxm"; the nearest known are h200-sxm, h100-sxm, b200-sxm`},
-		{profileErr, `unknown cost profile "h100-vlm"; the nearest known are h100-vllm, h100-trtllm, h100-vllm-moe (want a catalogue name or a path to a .yaml file)`},
+		{profileErr, `unknown cost profile "h100-vlm"; the nearest known are h100-vllm, h100-trtllm, h100-sglang (want a catalogue name or a path to a .yaml file)`},
 	} {
 		if c.err == nil || c.err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", c.err, c.want)

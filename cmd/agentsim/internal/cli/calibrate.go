@@ -46,7 +46,7 @@ func (p *profileFit) addFlags(cmd *cobra.Command, free ...string) {
 	f := cmd.Flags()
 	f.StringVar(&p.start, "start", "physical", "profile to begin with; it keeps what is not fitted")
 	f.StringSliceVar(&p.fit, "fit", free, "coefficients to fit, of "+strings.Join(accuracy.Terms(), ", "))
-	f.StringSliceVar(&p.hold, "hold", nil, "coefficients to hold, `KEY=VALUE`")
+	f.StringSliceVar(&p.hold, "hold", nil, "where coefficients begin, `KEY=VALUE`, and stay unless --fit has them")
 	f.Float64Var(&p.pull, "pull", 0.1, "weight of a factor's squared distance from 1, per measurement")
 	f.StringVar(&p.name, "name", "fitted", "name of the profile")
 	f.StringVar(&p.about, "about", "", "what the profile is, for the file, in a sentence or two")
@@ -158,7 +158,11 @@ func (p *profileFit) fitCases(ctx context.Context, g *Global, f *accuracy.Fitter
 func gpusOf(cases []*accuracy.Case) string {
 	var gpus []string
 	for _, c := range cases {
-		gpus = append(gpus, c.Deployment.GPU)
+		name := c.Deployment.GPU
+		if gpu, err := models.LookupGPU(name); err == nil {
+			name = gpu.Name
+		}
+		gpus = append(gpus, name)
 	}
 	slices.Sort(gpus)
 	return strings.Join(slices.Compact(gpus), ", ")
