@@ -236,15 +236,16 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 	}
 }
 
-// Cancel removes a request that its client gave up: at once when it waits, with the step in flight when it runs.
+// Cancel removes a request that its client gave up: at once when it waits, with the step in flight when it runs. It is not
+// counted in Generated any more.
 func (e *Engine) Cancel(now time.Duration, r *Request) {
+	e.discount(now, r)
 	switch r.state {
 	case coming:
 		e.coming.remove(r)
 		r.state = idle
 	case waiting:
 		e.leaveWaiting(r)
-		e.progress.add(r, 0, -int64(r.generated))
 		r.state = idle
 		e.style.freed()
 		if e.busy {
