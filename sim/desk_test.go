@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 	"github.com/agentsim/agentsim/trace/synth"
@@ -272,6 +273,27 @@ func TestParentWaitsForAPausedChild(t *testing.T) {
 	}
 	if children == 0 {
 		t.Error("no subagent was held: the test does not test what it says")
+	}
+}
+
+// A version that forgets a program when its last request ends, and not when it starts, charges what that request generates.
+func TestLastRequestIsCharged(t *testing.T) {
+	w := compile(t, session("a", 100, trace.Turn{Input: 8, Output: 100, Start: 0, End: 400 * ms})) // 8 + 1 tokens at 10 ms, one more each 5 ms
+	d := fixed()
+	d.Router.Policy, d.Router.ThunderAgent.Preset = "thunderagent", "upstream"
+	d.Router.ThunderAgent.Parameters = map[string]any{"scheduler_interval_seconds": 0.102, "buffer_per_program": 0}
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used []int64
+	_, err = Run(context.Background(), w, p, Options{Ticks: func(_ int, _ time.Duration, before bool, table *thunderagent.Table) {
+		if before {
+			used = append(used, table.Accounts()[0].Used)
+		}
+	}})
+	if want := []int64{27, 47, 68, 88}; err != nil || !slices.Equal(used, want) {
+		t.Errorf("charged %d tokens at the ticks (error %v), want %d", used, err, want)
 	}
 }
 
