@@ -192,6 +192,21 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// What a worker had pinned is gone with it.
+func TestPinsGoWithTheirWorker(t *testing.T) {
+	turns := []trace.Turn{{Input: 40, Output: 4, Start: 0, End: 30 * ms, ToolCalls: []trace.ToolCall{{Name: "bash"}}}, {Input: 48, Output: 1, Start: 400 * ms, End: 500 * ms}}
+	w := compile(t, session("a", 100, turns...))
+	d := fixed()
+	d.Engine.Scheduling, d.Engine.KVBlocks = "continuum", "100000"
+	for _, faults := range [][]Fault{nil, {{At: 100 * ms, Worker: 0, Action: "remove"}, {At: 200 * ms, Worker: 0, Action: "return"}}} {
+		d.Faults = faults
+		res := mustRun(t, w, d)
+		if hit := res.Requests[1].Hit; (hit > 0) != (faults == nil) || res.Engines[0].Pinned != 1 {
+			t.Errorf("faults %v: %d tokens hit after %d pins, want some only without faults, and one pin", faults, hit, res.Engines[0].Pinned)
+		}
+	}
+}
+
 // With all workers gone every request still ends: refused by the router, or when its client gives up.
 func TestAllWorkersGone(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 10, Seed: 3})

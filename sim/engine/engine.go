@@ -367,9 +367,12 @@ func (e *Engine) Cut(now time.Duration) {
 	}
 }
 
-// Flush forgets all cached tokens that nobody refers to, as a worker does that starts anew.
+// Flush forgets all cached tokens that no request refers to, as a worker does that starts anew.
 func (e *Engine) Flush(now time.Duration) {
 	e.integrate(now, float64(e.kv.Used()))
+	for len(e.pins.leases) > 0 {
+		e.Unpin(e.pins.leases[0].session)
+	}
 	e.cache.Flush()
 }
 
