@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/agentsim/agentsim/trace"
 )
 
 // With a benefit of 2 s, waiting until 90 % of the tools are back (1 s) costs 0.1 · 1 s and brings 1.8 s; the last one
@@ -44,5 +47,31 @@ func TestDurationsForgetTheOldest(t *testing.T) {
 	}
 	if n := len(d.sorted); n != maxDurations || d.sorted[n-1] != time.Second {
 		t.Errorf("%d durations up to %v, want %d of 1s", n, d.sorted[n-1], maxDurations)
+	}
+}
+
+// A pin spares a wait for the engine, and not that for router.max_programs: a program is let in once. Of two programs
+// the first holds up the second; their leases, for tools not seen before, are the same.
+func TestLeaseDoesNotPayForTheGate(t *testing.T) {
+	var sessions []*trace.Session
+	for i, tool := range []string{"bash", "edit"} {
+		sessions = append(sessions, session(tool, uint64(100*i),
+			trace.Turn{Input: 40, Output: 4, Start: 0, End: 30 * ms, ToolCalls: []trace.ToolCall{{Name: tool}}},
+			trace.Turn{Input: 48, Output: 1, Start: 300 * ms, End: 310 * ms}))
+	}
+	d := fixed()
+	d.Engine.Scheduling, d.Engine.KVBlocks, d.Router.MaxPrograms = "continuum", "100000", "1"
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var leases []time.Duration
+	_, err = Run(context.Background(), compile(t, sessions...), p, Options{Observe: func(e Event) {
+		if e.What == Leased {
+			leases = append(leases, e.Until-e.At)
+		}
+	}})
+	if err != nil || len(leases) != 2 || leases[0] != leases[1] {
+		t.Errorf("leases are %v (error %v), want two of the same length", leases, err)
 	}
 }

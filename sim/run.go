@@ -390,7 +390,7 @@ func (r *run) scheduled(outcomes []engine.Outcome) {
 				rec.Admitted = r.now
 				rec.Hit = l.Hit
 				if r.continuum != nil {
-					r.continuum.waited(r.now - l.cameAt)
+					r.continuum.waited(r.now - l.submitted - l.queued)
 				}
 				rec.Warm = min(l.Warmed, l.Hit)
 			}
