@@ -59,7 +59,7 @@ func (r *run) newDesks(p *Plan) error {
 			if d.table, err = thunderagent.New(*p.scheduler, p.tableCapacity(), r.generated(i+1)); err != nil {
 				return err
 			}
-			d.table.Observe(r.decided)
+			d.table.Observe(r.options.Decisions)
 		}
 		r.desks = append(r.desks, d)
 	}

@@ -163,6 +163,18 @@ func TestMaxPrograms(t *testing.T) {
 	}
 }
 
+// A program whose next call would come when time is up leaves its place to the one that waits.
+func TestMaxProgramsWhenTimeIsUp(t *testing.T) {
+	two := []trace.Turn{{Start: 0, End: 30 * ms, Input: 8, Output: 2}, {Start: 530 * ms, End: 560 * ms, Input: 12, Output: 2}}
+	d := fixed()
+	d.Router.MaxPrograms, d.Client.Timeout, d.Load.Duration = "1", 0, 100*ms
+	res := mustRun(t, compile(t, session("a", 100, two...), session("b", 200, two[0])), d)
+	if b := res.Requests[1]; len(res.Requests) != 2 || b.Status != report.Completed || b.Held != 15*ms || res.Uncalled != 1 {
+		t.Errorf("of %d requests the second has status %v after being held for %v, and %d calls were not sent; want it completed after 15ms, and one call",
+			len(res.Requests), b.Status, b.Held, res.Uncalled)
+	}
+}
+
 // A worker goes: what ran there fails, is sent again, and all else goes on elsewhere. It comes back with an empty cache.
 func TestFaults(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 20, Seed: 3})
@@ -233,6 +245,25 @@ func TestAllWorkersGone(t *testing.T) {
 	}
 }
 
+// What waits in the router's queue when the last worker goes waits for one to return: for ever, if none does.
+func TestQueueWithoutWorkers(t *testing.T) {
+	var sessions []*trace.Session
+	for i := range 2 {
+		sessions = append(sessions, session(fmt.Sprint("s", i), uint64(100*i), trace.Turn{Input: 40, Output: 1, Start: time.Duration(i) * ms, End: 400 * ms}))
+	}
+	d := fixed()
+	d.Router.ThresholdTokens, d.Client.Timeout = 1, 0
+	d.Faults = []Fault{{At: 5 * ms, Worker: 0, Action: "remove"}, {At: 100 * ms, Worker: 0, Action: "return"}}
+	for n, want := range map[int][]report.Status{1: {report.Failed, report.Unfinished}, 2: {report.Failed, report.Completed}} {
+		cut := d
+		cut.Faults = d.Faults[:n]
+		res := mustRun(t, compile(t, sessions...), cut)
+		if got := []report.Status{res.Requests[0].Status, res.Requests[1].Status}; !slices.Equal(got, want) || len(res.Programs) != 2 {
+			t.Errorf("%d faults: requests have status %v and %d programs are listed, want %v and 2", n, got, len(res.Programs), want)
+		}
+	}
+}
+
 // A program beyond 85 % of every worker is never resumed but by force, one beyond 100 % is rejected before it comes to
 // the scheduler; a version without timeouts keeps the former for ever, and the run ends without it.
 func TestProgramLargerThanTheCeiling(t *testing.T) {
@@ -267,6 +298,9 @@ func TestProgramLargerThanTheCeiling(t *testing.T) {
 	}
 	if unfinished == 0 {
 		t.Error("nothing is unfinished, want the programs that no worker can take")
+	}
+	if n := len(res.Programs); n != len(w.Programs) {
+		t.Errorf("%d programs are listed, want all %d, ended or not", n, len(w.Programs))
 	}
 }
 

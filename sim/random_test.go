@@ -94,6 +94,7 @@ var features = []feature{
 	{"frontends", func(r *rand.Rand, d *Deployment) { d.Router.Frontends = 1 + r.IntN(3) }},
 	{"cap on programs", func(r *rand.Rand, d *Deployment) { d.Router.MaxPrograms = fmt.Sprint(1 + r.IntN(4)) }},
 	{"unlabelled", func(_ *rand.Rand, d *Deployment) { d.Router.Unlabelled = 0.5 }},
+	{"patient", func(_ *rand.Rand, d *Deployment) { d.Client.Timeout = 0 }},
 	{"impatient", func(r *rand.Rand, d *Deployment) {
 		d.Client.Timeout, d.Client.Retries = time.Duration(20+r.IntN(400))*ms, r.IntN(3)
 	}},
@@ -266,6 +267,16 @@ func checkAccounts(p *Plan, at time.Duration, t *thunderagent.Table) error {
 
 // addUp tells whether what the engines did is what the requests got, as far as that can be said.
 func addUp(res *Result) error {
+	listed := map[[2]int32]int{}
+	for i := range res.Programs {
+		listed[[2]int32{res.Programs[i].Index, int32(res.Programs[i].Copy)}]++
+	}
+	for i := range res.Requests {
+		q := &res.Requests[i]
+		if n := listed[[2]int32{q.Program, int32(q.Copy)}]; n != 1 {
+			return fmt.Errorf("the program of request %d is listed %d times", i, n)
+		}
+	}
 	if res.Window != (report.Window{}) {
 		return nil
 	}

@@ -9,6 +9,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -153,7 +154,7 @@ type run struct {
 	inFlight  int
 	requests  []report.Request
 	programs  []report.Program
-	cut       []*instance // programs that time was up for
+	cut       []*instance // programs that time was up for, or that are held for ever
 	// fruitless counts the programs that ended since a call was last served or set to a later time.
 	fruitless int
 	// borders are those of the window that are to come; passed counts, by engine, those that its steps have passed.
@@ -257,6 +258,9 @@ func (r *run) loop(ctx context.Context) error {
 		if at == engine.Never {
 			if r.inFlight == 0 {
 				return nil
+			}
+			if tick == engine.Never && !slices.Contains(r.down, false) {
+				return nil // what waits for a worker to return stays unfinished
 			}
 			if tick == engine.Never {
 				return fmt.Errorf("%d requests wait at %v and nothing is left to happen", r.inFlight, r.now)
@@ -462,6 +466,11 @@ func (r *run) skipCalls(inst *instance) {
 // finish gathers the result.
 func (r *run) finish() *Result {
 	res := r.result
+	for _, l := range r.lives {
+		if l.seq != 0 { // it is held for ever
+			r.cutShort(l.inst)
+		}
+	}
 	for _, inst := range r.cut {
 		r.programs = append(r.programs, inst.record)
 	}
