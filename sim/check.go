@@ -21,12 +21,34 @@ func (r *run) check() error {
 			return fmt.Errorf("worker %d at %v: %w: %w", i, r.now, errConservation, err)
 		}
 	}
-	running := r.kept()
+	return r.checkStages()
+}
+
+// checkStages verifies that each request is where it is taken to be.
+func (r *run) checkStages() error {
+	var at [atEngine + 1]int
+	gone := 0 // given up, but perhaps still in an engine
+	for _, l := range r.lives {
+		if l.seq != 0 {
+			at[l.stage]++
+		} else if l.gone {
+			gone++
+		}
+	}
+	held, queued, running := 0, 0, 0
+	for _, inst := range r.gate.waiting {
+		held += len(inst.kept)
+	}
+	for _, d := range r.desks {
+		queued += d.router.Waiting()
+	}
 	for _, e := range r.engines {
 		running += e.Waiting() + e.Running()
 	}
-	if r.inFlight > running {
-		return fmt.Errorf("at %v: %w: %d requests are in flight but desks and engines hold %d", r.now, errConservation, r.inFlight, running)
+	if sum := at[atGate] + at[atTable] + at[atRouter] + at[atEngine]; sum != r.inFlight || held != at[atGate] || queued != at[atRouter] ||
+		running < at[atEngine] || running > at[atEngine]+gone {
+		return fmt.Errorf("at %v: %w: %d requests are in flight, of which %d should be at the gate, %d at program schedulers, %d at routers and %d at engines; the gate has %d, routers %d, engines %d",
+			r.now, errConservation, r.inFlight, at[atGate], at[atTable], at[atRouter], at[atEngine], held, queued, running)
 	}
 	return nil
 }

@@ -277,9 +277,18 @@ func (r *run) satisfy(inst *instance, edge trace.Edge, at time.Duration) {
 	}
 }
 
-// uncalled counts a call that is not sent because time is up; nothing that waits for it is sent either.
+// uncalled counts a call that is not sent because time is up; nothing that waits for it is sent either. Its program leaves
+// its place to others: they are not to wait for what does not come.
 func (r *run) uncalled(inst *instance) {
 	r.result.Uncalled++
+	if !inst.cut {
+		r.cutShort(inst)
+		r.open(inst)
+	}
+}
+
+// cutShort notes that a program will not end.
+func (r *run) cutShort(inst *instance) {
 	if !inst.cut {
 		inst.cut = true
 		r.cut = append(r.cut, inst)

@@ -25,7 +25,7 @@ type continuum struct {
 	preview bool
 	tools   map[string]*durations
 	calls   map[uint64]toolCall // by session
-	// queued is a moving average of how long requests waited for admission.
+	// queued is a moving average of how long requests waited for their admission by an engine.
 	queued time.Duration
 }
 
@@ -52,7 +52,7 @@ func newContinuum(p *Plan) *continuum {
 		calls: map[uint64]toolCall{}}
 }
 
-// waited notes how long a request waited for its admission.
+// waited notes how long a request waited in an engine for its admission.
 func (c *continuum) waited(d time.Duration) { c.queued += (d - c.queued) / 16 }
 
 // returned notes that a session's next call has come.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -68,5 +69,31 @@ func TestPreviewPinsByTheMean(t *testing.T) {
 	d.add(8 * time.Second)
 	if got := lease(); got != 0 {
 		t.Errorf("with a mean of %v the lease is %v, want none", d.mean(), got)
+	}
+}
+
+// A pin spares a wait for the engine, and not that for router.max_programs: a program is let in once. Of two programs
+// the first holds up the second; their leases, for tools not seen before, are the same.
+func TestLeaseDoesNotPayForTheGate(t *testing.T) {
+	var sessions []*trace.Session
+	for i, tool := range []string{"bash", "edit"} {
+		sessions = append(sessions, session(tool, uint64(100*i),
+			trace.Turn{Input: 40, Output: 4, Start: 0, End: 30 * ms, ToolCalls: []trace.ToolCall{{Name: tool}}},
+			trace.Turn{Input: 48, Output: 1, Start: 300 * ms, End: 310 * ms}))
+	}
+	d := fixed()
+	d.Engine.Scheduling, d.Engine.KVBlocks, d.Router.MaxPrograms = "continuum", "100000", "1"
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var leases []time.Duration
+	_, err = Run(context.Background(), compile(t, sessions...), p, Options{Observe: func(e Event) {
+		if e.What == Leased {
+			leases = append(leases, e.Until-e.At)
+		}
+	}})
+	if err != nil || len(leases) != 2 || leases[0] != leases[1] {
+		t.Errorf("leases are %v (error %v), want two of the same length", leases, err)
 	}
 }

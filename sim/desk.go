@@ -59,7 +59,7 @@ func (r *run) newDesks(p *Plan) error {
 			if d.table, err = thunderagent.New(*p.scheduler, p.tableCapacity(), r.generated(i+1)); err != nil {
 				return err
 			}
-			d.table.Observe(r.decided)
+			d.table.Observe(r.options.Decisions)
 		}
 		r.desks = append(r.desks, d)
 	}
@@ -140,7 +140,7 @@ func (r *run) release(d *desk, releases []thunderagent.Release) {
 		l.route.Pinned, l.route.Preferred = rel.Worker, rel.Target
 		l.route.PriorityJump += rel.PriorityJump.Seconds()
 		l.held += rel.Held
-		if !rel.Request.Final {
+		if !rel.Request.Final || r.plan.scheduler.Final == "release" { // else it has no program any more
 			l.Group = int32(d.index) + 1
 		}
 		r.submit(d, l)
@@ -312,15 +312,4 @@ func (r *run) schedulerStats() *thunderagent.Stats {
 		sum.Add(d.table.Stats(r.now))
 	}
 	return &sum
-}
-
-// kept counts the requests that desks keep from the engines.
-func (r *run) kept() int {
-	n := 0
-	for _, l := range r.lives {
-		if l.seq != 0 && (l.stage == atGate || l.stage == atTable || l.stage == atRouter) {
-			n++
-		}
-	}
-	return n
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 	"github.com/agentsim/agentsim/trace/synth"
@@ -162,6 +163,18 @@ func TestMaxPrograms(t *testing.T) {
 	}
 }
 
+// A program whose next call would come when time is up leaves its place to the one that waits.
+func TestMaxProgramsWhenTimeIsUp(t *testing.T) {
+	two := []trace.Turn{{Start: 0, End: 30 * ms, Input: 8, Output: 2}, {Start: 530 * ms, End: 560 * ms, Input: 12, Output: 2}}
+	d := fixed()
+	d.Router.MaxPrograms, d.Client.Timeout, d.Load.Duration = "1", 0, 100*ms
+	res := mustRun(t, compile(t, session("a", 100, two...), session("b", 200, two[0])), d)
+	if b := res.Requests[1]; len(res.Requests) != 2 || b.Status != report.Completed || b.Held != 15*ms || res.Uncalled != 1 {
+		t.Errorf("of %d requests the second has status %v after being held for %v, and %d calls were not sent; want it completed after 15ms, and one call",
+			len(res.Requests), b.Status, b.Held, res.Uncalled)
+	}
+}
+
 // A worker goes: what ran there fails, is sent again, and all else goes on elsewhere. It comes back with an empty cache.
 func TestFaults(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 20, Seed: 3})
@@ -191,6 +204,21 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// What a worker had pinned is gone with it.
+func TestPinsGoWithTheirWorker(t *testing.T) {
+	turns := []trace.Turn{{Input: 40, Output: 4, Start: 0, End: 30 * ms, ToolCalls: []trace.ToolCall{{Name: "bash"}}}, {Input: 48, Output: 1, Start: 400 * ms, End: 500 * ms}}
+	w := compile(t, session("a", 100, turns...))
+	d := fixed()
+	d.Engine.Scheduling, d.Engine.KVBlocks = "continuum", "100000"
+	for _, faults := range [][]Fault{nil, {{At: 100 * ms, Worker: 0, Action: "remove"}, {At: 200 * ms, Worker: 0, Action: "return"}}} {
+		d.Faults = faults
+		res := mustRun(t, w, d)
+		if hit := res.Requests[1].Hit; (hit > 0) != (faults == nil) || res.Engines[0].Pinned != 1 {
+			t.Errorf("faults %v: %d tokens hit after %d pins, want some only without faults, and one pin", faults, hit, res.Engines[0].Pinned)
+		}
+	}
+}
+
 // With all workers gone every request still ends: refused by the router, or when its client gives up.
 func TestAllWorkersGone(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 10, Seed: 3})
@@ -213,6 +241,25 @@ func TestAllWorkersGone(t *testing.T) {
 		if done == 0 || refused == 0 || done+refused+failed != len(res.Requests) {
 			t.Errorf("%s: of %d requests %d completed, %d were refused and %d failed, want all of them and some of the first two",
 				policy, len(res.Requests), done, refused, failed)
+		}
+	}
+}
+
+// What waits in the router's queue when the last worker goes waits for one to return: for ever, if none does.
+func TestQueueWithoutWorkers(t *testing.T) {
+	var sessions []*trace.Session
+	for i := range 2 {
+		sessions = append(sessions, session(fmt.Sprint("s", i), uint64(100*i), trace.Turn{Input: 40, Output: 1, Start: time.Duration(i) * ms, End: 400 * ms}))
+	}
+	d := fixed()
+	d.Router.ThresholdTokens, d.Client.Timeout = 1, 0
+	d.Faults = []Fault{{At: 5 * ms, Worker: 0, Action: "remove"}, {At: 100 * ms, Worker: 0, Action: "return"}}
+	for n, want := range map[int][]report.Status{1: {report.Failed, report.Unfinished}, 2: {report.Failed, report.Completed}} {
+		cut := d
+		cut.Faults = d.Faults[:n]
+		res := mustRun(t, compile(t, sessions...), cut)
+		if got := []report.Status{res.Requests[0].Status, res.Requests[1].Status}; !slices.Equal(got, want) || len(res.Programs) != 2 {
+			t.Errorf("%d faults: requests have status %v and %d programs are listed, want %v and 2", n, got, len(res.Programs), want)
 		}
 	}
 }
@@ -252,6 +299,9 @@ func TestProgramLargerThanTheCeiling(t *testing.T) {
 	if unfinished == 0 {
 		t.Error("nothing is unfinished, want the programs that no worker can take")
 	}
+	if n := len(res.Programs); n != len(w.Programs) {
+		t.Errorf("%d programs are listed, want all %d, ended or not", n, len(w.Programs))
+	}
 }
 
 // Agents may wait on each other: a parent holds its KV while its child is held, and gets it back.
@@ -272,6 +322,27 @@ func TestParentWaitsForAPausedChild(t *testing.T) {
 	}
 	if children == 0 {
 		t.Error("no subagent was held: the test does not test what it says")
+	}
+}
+
+// A version that forgets a program when its last request ends, and not when it starts, charges what that request generates.
+func TestLastRequestIsCharged(t *testing.T) {
+	w := compile(t, session("a", 100, trace.Turn{Input: 8, Output: 100, Start: 0, End: 400 * ms})) // 8 + 1 tokens at 10 ms, one more each 5 ms
+	d := fixed()
+	d.Router.Policy, d.Router.ThunderAgent.Preset = "thunderagent", "upstream"
+	d.Router.ThunderAgent.Parameters = map[string]any{"scheduler_interval_seconds": 0.102, "buffer_per_program": 0}
+	p, err := d.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used []int64
+	_, err = Run(context.Background(), w, p, Options{Ticks: func(_ int, _ time.Duration, before bool, table *thunderagent.Table) {
+		if before {
+			used = append(used, table.Accounts()[0].Used)
+		}
+	}})
+	if want := []int64{27, 47, 68, 88}; err != nil || !slices.Equal(used, want) {
+		t.Errorf("charged %d tokens at the ticks (error %v), want %d", used, err, want)
 	}
 }
 

@@ -19,8 +19,7 @@ func (g *gate) admit(l *live) bool {
 		return true
 	}
 	if g.active < g.limit && len(g.waiting) == 0 {
-		inst.admitted = true
-		g.active++
+		g.letIn(inst)
 		return true
 	}
 	if len(inst.kept) == 0 {
@@ -45,14 +44,21 @@ func (g *gate) next() []*live {
 	}
 	inst := g.waiting[0]
 	g.waiting = g.waiting[1:]
-	inst.admitted = true
-	g.active++
+	g.letIn(inst)
 	kept := inst.kept
 	inst.kept = nil
 	return kept
 }
 
-// open lets requests on that the gate kept, after a program has ended.
+// letIn lets a program send requests. One that is cut short takes no place: it would never leave it.
+func (g *gate) letIn(inst *instance) {
+	inst.admitted = true
+	if !inst.cut {
+		g.active++
+	}
+}
+
+// open lets requests on that the gate kept, after a program has ended or was cut short.
 func (r *run) open(ended *instance) {
 	if ended.admitted {
 		r.gate.active--

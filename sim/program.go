@@ -22,7 +22,7 @@ type instance struct {
 	record  report.Program
 	lost    bool // a call was rejected or failed
 	begun   time.Duration
-	cut     bool // time was up before its last call
+	cut     bool // it will not end: time was up before its last call, or it is held for ever
 	// admitted tells that the gate let the program through, kept are the requests that it keeps until then.
 	admitted bool
 	kept     []*live

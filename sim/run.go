@@ -9,6 +9,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,33 +36,6 @@ type Options struct {
 	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
 	// back as mode recorded does.
 	private, hold bool
-}
-
-// Result is what became of a workload on a deployment.
-type Result struct {
-	Plan     *Plan
-	Workload *trace.Workload
-	Requests []report.Request
-	Programs []report.Program
-	Gaps     *report.Gaps
-	// Engines is what each engine did in Window, from and to the end of the step in flight at its borders.
-	Engines []engine.Stats
-	// Window is the measured part, zero for the whole run; End is when the last event happened.
-	Window report.Window
-	End    time.Duration
-	// Dropped counts calls that the deployment does not serve, Uncalled those never sent because time was up.
-	Dropped, Uncalled int
-	// TooLong and TooLarge describe rejected calls: longer than the model takes, larger than the KV cache.
-	TooLong, TooLarge Rejected
-	// Refused counts calls that no worker took, by reason, in the order in which the reasons came up.
-	Refused []Refused
-	// GaveUp counts calls whose clients lost patience for good, WorkerLost those that failed with their worker.
-	GaveUp     GaveUp
-	WorkerLost int64
-	// Scheduler sums up the program schedulers of all frontends; nil without any.
-	Scheduler *thunderagent.Stats
-	// Series is the state over time; nil unless Options.Samples asks for it.
-	Series *report.Series
 }
 
 // live is a call on its way through a desk and an engine.
@@ -109,7 +83,7 @@ type run struct {
 	inFlight  int
 	requests  []report.Request
 	programs  []report.Program
-	cut       []*instance // programs that time was up for
+	cut       []*instance // programs that time was up for, or that are held for ever
 	// fruitless counts the programs that ended since a call was last served or set to a later time.
 	fruitless int
 	// borders are those of the window that are to come; passed counts, by engine, those that its steps have passed.
@@ -213,6 +187,9 @@ func (r *run) loop(ctx context.Context) error {
 		if at == engine.Never {
 			if r.inFlight == 0 {
 				return nil
+			}
+			if tick == engine.Never && !slices.Contains(r.down, false) {
+				return nil // what waits for a worker to return stays unfinished
 			}
 			if tick == engine.Never {
 				return fmt.Errorf("%d requests wait at %v and nothing is left to happen", r.inFlight, r.now)
@@ -346,7 +323,7 @@ func (r *run) scheduled(outcomes []engine.Outcome) {
 				rec.Admitted = r.now
 				rec.Hit = l.Hit
 				if r.continuum != nil {
-					r.continuum.waited(r.now - l.cameAt)
+					r.continuum.waited(r.now - l.submitted - l.queued)
 				}
 				rec.Warm = min(l.Warmed, l.Hit)
 			}
@@ -418,6 +395,11 @@ func (r *run) skipCalls(inst *instance) {
 // finish gathers the result.
 func (r *run) finish() *Result {
 	res := r.result
+	for _, l := range r.lives {
+		if l.seq != 0 { // it is held for ever
+			r.cutShort(l.inst)
+		}
+	}
 	for _, inst := range r.cut {
 		r.programs = append(r.programs, inst.record)
 	}

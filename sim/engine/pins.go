@@ -56,12 +56,6 @@ func (h *leases) Pop() any {
 	return p
 }
 
-// CanPin tells whether the engine's cache has pins: that of vLLM's style does.
-func (e *Engine) CanPin() bool {
-	_, ok := e.cache.(*kvcache.Pool)
-	return ok
-}
-
 // Pin keeps the cached blocks of the path's first tokens from eviction, until the time given, until the session's next
 // request is admitted, or until running requests need the room. It is called between steps. A session has one pin.
 // Those of the highest rank lose theirs first.
@@ -98,9 +92,6 @@ func (e *Engine) Unpin(session uint64) {
 	e.cache.(*kvcache.Pool).Unpin(p.held)
 	e.style.freed()
 }
-
-// PinnedBlocks is the number of blocks that pins hold, shared ones once for each.
-func (e *Engine) PinnedBlocks() int { return e.pins.blocks }
 
 // endLeases unpins what has had its time.
 func (e *Engine) endLeases(now time.Duration) {

@@ -53,7 +53,7 @@ func TestPins(t *testing.T) {
 				if e.Next() == now {
 					if finished(e.EndStep(), 0) && test.until > 0 {
 						e.Pin(now, 1, 0, path, 4, test.until)
-						if got := e.PinnedBlocks(); got != 4 {
+						if got := e.pins.blocks; got != 4 {
 							t.Errorf("%d blocks pinned, want 4", got)
 						}
 					}
@@ -80,8 +80,8 @@ func TestPins(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if e.Stats.Unpinned != test.early || e.PinnedBlocks() != 0 && test.early > 0 {
-				t.Errorf("%d pins ended early and %d blocks are pinned still, want %d and none", e.Stats.Unpinned, e.PinnedBlocks(), test.early)
+			if e.Stats.Unpinned != test.early || e.pins.blocks != 0 && test.early > 0 {
+				t.Errorf("%d pins ended early and %d blocks are pinned still, want %d and none", e.Stats.Unpinned, e.pins.blocks, test.early)
 			}
 		})
 	}

@@ -42,6 +42,17 @@ func (e *Engine) GeneratedBy(now time.Duration, r *Request) int32 {
 	return r.generated
 }
 
+// discount takes a request out of its group.
+func (e *Engine) discount(now time.Duration, r *Request) {
+	tokens := int64(e.GeneratedBy(now, r))
+	if r.state == decoding && e.Speculation == nil {
+		e.progress.add(r, -1, e.decodesDone(now)-tokens)
+	} else {
+		e.progress.add(r, 0, -tokens)
+	}
+	r.Group = 0
+}
+
 // decodesDone is how many of the steps in flight have ended in which decodes generate.
 func (e *Engine) decodesDone(now time.Duration) int64 {
 	if e.decodes == 0 {

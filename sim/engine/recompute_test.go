@@ -88,3 +88,64 @@ func TestRecomputedByCause(t *testing.T) {
 		}
 	}
 }
+
+// TestRecomputedAsFarAsItCame: of 12 lost tokens a request whose client gives up in its second step of 4 has computed 8
+// again, though all were lost to it when it began.
+func TestRecomputedAsFarAsItCame(t *testing.T) {
+	history := NewHistory(2)
+	history.computed(1, node(1, 3), 3) // another worker had them
+	e, err := New(Options{MaxSeqs: 1, MaxBatchedTokens: 4, Groups: 1}, models.FixedSteps(ms, ms), kvcache.Options{BlockSize: 4, Blocks: 4, PrefixCaching: true}, history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Request{Path: node(1, 3), Input: 12, Output: 1}
+	e.Enqueue(0, r)
+	for now := range 2 {
+		if _, err := e.Schedule(time.Duration(now) * ms); err != nil {
+			t.Fatal(err)
+		}
+		if now == 0 {
+			e.EndStep()
+		}
+	}
+	if lost := r.Lost(); lost != (Recomputed{Migration: 12}) {
+		t.Errorf("%+v was lost, want all", lost)
+	}
+	e.Cancel(ms, r)
+	if r.Computed != 8 || r.Recomputed != (Recomputed{Migration: 8}) {
+		t.Errorf("computed %d tokens, %+v of them again, want 8 and 8", r.Computed, r.Recomputed)
+	}
+}
+
+// TestCancelledIsNotGenerated: two requests decode, one of them gives up within a step; its tokens leave the sum at once.
+func TestCancelledIsNotGenerated(t *testing.T) {
+	e, err := New(Options{MaxSeqs: 2, MaxBatchedTokens: 8, Groups: 1}, models.FixedSteps(ms, ms), kvcache.Options{BlockSize: 4, Blocks: 40}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := &Request{Path: node(1, 10), Input: 2, Output: 30, Group: 1}, &Request{ID: 1, Path: node(2, 10), Input: 2, Output: 30, Group: 1}
+	e.Enqueue(0, a)
+	e.Enqueue(0, b)
+	for _, at := range []time.Duration{0, ms} { // prefill, then a leap of decode steps
+		if _, err := e.Schedule(at); err != nil {
+			t.Fatal(err)
+		}
+		if at == 0 {
+			e.EndStep()
+		}
+	}
+	now := 4*ms + ms/2
+	if n := e.Generated(now, 1); n != 8 { // 1 of the prefill and 3 of decode steps, each
+		t.Fatalf("%d tokens generated, want 8", n)
+	}
+	e.Cancel(now, a)
+	for _, at := range []time.Duration{now, 5 * ms} {
+		if n, want := e.Generated(at, 1), int64(at/ms); n != want {
+			t.Errorf("%d tokens generated at %v, want %d", n, at, want)
+		}
+	}
+	e.EndStep()
+	if err := e.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -53,9 +53,10 @@ type Request struct {
 	// computed is the number of tokens in the KV cache while prefilling, chunk those of the step in flight included;
 	// high the most there ever were.
 	computed, chunk, high int32
-	// generated is the number of output tokens when prefill ended; recompute the tokens of the current prefill
-	// that were computed before.
-	generated, recompute int32
+	// generated is the number of output tokens when prefill ended.
+	generated int32
+	// again is the tokens still to prefill that were computed before.
+	again Recomputed
 	// base + step is the number of tokens computed after a decode step; last is the step of its last token.
 	base, last int64
 	// lastToken is when prefill ended, or the latest token came out before a preemption.
@@ -72,6 +73,24 @@ type Recomputed struct {
 	Preemption int32 // the request itself was preempted
 	Eviction   int32 // this worker had evicted them
 	Migration  int32 // another worker had computed them
+}
+
+// move moves at most n tokens to another count and returns how many.
+func (c *Recomputed) move(n int32, to *Recomputed) int32 {
+	left := n
+	for _, cause := range [][2]*int32{{&c.Preemption, &to.Preemption}, {&c.Eviction, &to.Eviction}, {&c.Migration, &to.Migration}} {
+		k := min(*cause[0], left)
+		*cause[0] -= k
+		*cause[1] += k
+		left -= k
+	}
+	return n - left
+}
+
+// Lost is the prompt tokens, computed already or to be computed, that a worker had and were gone when the request was
+// first admitted.
+func (r *Request) Lost() Recomputed {
+	return Recomputed{Eviction: r.Recomputed.Eviction + r.again.Eviction, Migration: r.Recomputed.Migration + r.again.Migration}
 }
 
 type state uint8

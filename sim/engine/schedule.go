@@ -75,13 +75,11 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 	if r.Preemptions == 0 {
 		r.Admitted, r.Hit = now, r.computed
 		evicted, migrated := e.history.lost(e.Worker, r.Path, cached, r.target/size)
-		r.Recomputed.Eviction += evicted * size
-		r.Recomputed.Migration += migrated * size
-		r.recompute = (evicted + migrated) * size
+		r.again = Recomputed{Eviction: evicted * size, Migration: migrated * size}
 	} else {
 		r.ReadmitHit += r.computed
 		r.Readmit += r.target
-		r.recompute = max(0, r.high-r.computed)
+		r.again.Preemption = max(0, r.high-r.computed)
 	}
 	e.Unpin(r.Session)
 	e.outcomes = append(e.outcomes, Outcome{r, Admitted})
@@ -125,14 +123,10 @@ func (e *Engine) addChunk(batch *models.Batch, r *Request, chunk int32) int {
 	with.PrefillTokens += int(n)
 	with.PrefillPairs += n * (2*past + n)
 	with.PrefillContext += past + n
-	again := int64(min(r.recompute, chunk))
+	again := int64(r.again.move(chunk, &r.Recomputed))
 	e.holders.addPrefill(past, n, again)
 	if again > 0 {
 		e.recomputing += e.recomputeCost(*batch, with, n, past, again)
-		r.recompute -= int32(again)
-		if r.Preemptions > 0 {
-			r.Recomputed.Preemption += int32(again)
-		}
 	}
 	*batch = with
 	r.computed += chunk
@@ -233,7 +227,6 @@ func (e *Engine) removeAborted() {
 			continue
 		}
 		e.running.remove(r)
-		e.progress.add(r, 0, -int64(r.generated))
 		e.cache.Finish(&r.table, r.computed)
 		r.state = idle
 		e.style.freed()

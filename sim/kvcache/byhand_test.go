@@ -209,3 +209,16 @@ func TestWarmAddsWhatFits(t *testing.T) {
 	wantHits(t, p, "warm", path, 2)
 	p.Release(running)
 }
+
+// TestAdmitWhereANodeGoesOn: a path leaves a node after its first block, behind which three more are cached. They are free
+// for the taking: a request may have all 6 blocks of the pool.
+func TestAdmitWhereANodeGoesOn(t *testing.T) {
+	p := newPool(t, 1, 6)
+	p.Release(admit(t, p, own(1, 4), 4))
+	fork := []trace.Span{{Key: trace.MakeKey(1, 0), From: 0, To: 1}, {Key: trace.MakeKey(2, 0), From: 1, To: 6}}
+	p.Release(admit(t, p, fork, 3)) // takes the 2 blocks that held nothing
+	admit(t, p, fork, 6)            // 3 hits
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+}

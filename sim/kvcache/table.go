@@ -60,9 +60,9 @@ func (p *Pool) idleHits(path []trace.Span, hits int32) int32 {
 		if s.From >= hits {
 			break
 		}
-		for _, r := range p.nodes[s.Key].runs {
-			if r.refs == 0 && r.from < hits {
-				idle += min(r.to, hits) - r.from
+		for _, r := range p.nodes[s.Key].runs { // another path may go on where this one leaves the node
+			if r.refs == 0 {
+				idle += max(0, min(r.to, s.To, hits)-max(r.from, s.From))
 			}
 		}
 	}

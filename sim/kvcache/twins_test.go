@@ -73,7 +73,7 @@ func runScript(script []byte) (log []string, err error) {
 }
 
 // randomPaths returns paths through a prefix tree of a few nodes, the same for a seed: to the end of a node, or to
-// somewhere inside it.
+// somewhere inside it; and from there on as well, as where two outputs go on from one prompt.
 func randomPaths(seed uint64) [][]trace.Span {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var paths, whole [][]trace.Span
@@ -89,7 +89,11 @@ func randomPaths(seed uint64) [][]trace.Span {
 		from := int32(0)
 		if i > 0 && r.IntN(5) > 0 {
 			path = slices.Clone(whole[r.IntN(len(whole))])
-			from = path[len(path)-1].To
+			last := &path[len(path)-1]
+			if r.IntN(3) == 0 { // leave its last node before its end
+				last.To -= int32(r.IntN(int(last.To - last.From)))
+			}
+			from = last.To
 		}
 		key := trace.MakeKey(trace.NodeID(1+i), uint32(r.IntN(2)))
 		path = append(path, trace.Span{Key: key, From: from, To: from + 1 + int32(r.IntN(5))})

@@ -86,16 +86,17 @@ func describeAdmission(d *explainedEvent, e *sim.Event, c *explainedCall) {
 	}
 	d.Figures["hit"] = int64(r.Hit)
 	d.text = fmt.Sprintf("starts on worker %d with %s of %s prompt tokens cached", e.Worker, grouped(int64(r.Hit)), grouped(int64(c.Input)))
-	for _, lost := range []struct {
+	lost := r.Lost()
+	for _, cause := range []struct {
 		name, why string
 		tokens    int32
 	}{
-		{"recomputed_eviction", "this worker had evicted them", r.Recomputed.Eviction},
-		{"recomputed_migration", "another worker had computed them", r.Recomputed.Migration},
+		{"recomputed_eviction", "this worker had evicted them", lost.Eviction},
+		{"recomputed_migration", "another worker had computed them", lost.Migration},
 	} {
-		if lost.tokens > 0 {
-			d.Figures[lost.name] = int64(lost.tokens)
-			d.text += fmt.Sprintf("; %s are computed again: %s", grouped(int64(lost.tokens)), lost.why)
+		if cause.tokens > 0 {
+			d.Figures[cause.name] = int64(cause.tokens)
+			d.text += fmt.Sprintf("; %s are computed again: %s", grouped(int64(cause.tokens)), cause.why)
 		}
 	}
 }

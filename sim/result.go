@@ -1,0 +1,37 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/agentsim/agentsim/router/thunderagent"
+	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// Result is what became of a workload on a deployment.
+type Result struct {
+	Plan     *Plan
+	Workload *trace.Workload
+	Requests []report.Request
+	Programs []report.Program
+	Gaps     *report.Gaps
+	// Engines is what each engine did in Window, from and to the end of the step in flight at its borders.
+	Engines []engine.Stats
+	// Window is the measured part, zero for the whole run; End is when the last event happened.
+	Window report.Window
+	End    time.Duration
+	// Dropped counts calls that the deployment does not serve, Uncalled those never sent because time was up.
+	Dropped, Uncalled int
+	// TooLong and TooLarge describe rejected calls: longer than the model takes, larger than the KV cache.
+	TooLong, TooLarge Rejected
+	// Refused counts calls that no worker took, by reason, in the order in which the reasons came up.
+	Refused []Refused
+	// GaveUp counts calls whose clients lost patience for good, WorkerLost those that failed with their worker.
+	GaveUp     GaveUp
+	WorkerLost int64
+	// Scheduler sums up the program schedulers of all frontends; nil without any.
+	Scheduler *thunderagent.Stats
+	// Series is the state over time; nil unless Options.Samples asks for it.
+	Series *report.Series
+}
