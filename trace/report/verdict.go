@@ -38,7 +38,7 @@ type Evidence struct {
 }
 
 // Judge says which run wins, by how much over the baseline, on what, at what cost, why, and how far to trust it.
-// Differences under 1 %, or within their interval when there is one, count as none; runs that are equal are told apart
+// Differences under 1 %, or within their interval (or under 0.1 %) when there is one, count as none; runs that are equal are told apart
 // by latency and by the GPU time that goes into re-prefilling. A run that did not complete all its requests cannot win.
 func Judge(runs []*Run, given Evidence) Verdict {
 	metric := Primary(runs, given.FixedLoad)
