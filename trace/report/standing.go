@@ -98,12 +98,12 @@ func sameWork(a, b *Run) bool {
 func (r *Run) label() string { return cmp.Or(printable(r.Name), "the unnamed run") }
 
 // shortcomings says what went wrong in which runs, those with the same fault together: "every row rejected 12 of 17
-// requests: ...", "kv and sticky each rejected ...".
-func shortcomings(runs []*Run) []string {
+// requests: ...", "kv and sticky each rejected ...". The fault is (*Run).shortcoming, or (*Run).loss without reasons.
+func shortcomings(runs []*Run, of func(*Run) string) []string {
 	var faults []string
 	rows := map[string][]*Run{}
 	for _, r := range runs {
-		fault := r.shortcoming()
+		fault := of(r)
 		if fault == "" {
 			continue
 		}
@@ -151,12 +151,21 @@ func count(runs []*Run, is func(*Run) bool) int {
 }
 
 // shortcoming says what went wrong in a run, as the rest of a sentence that begins with its name; "" for nothing.
-func (r *Run) shortcoming() string {
+func (r *Run) shortcoming() string { return r.fault(r.lost()) }
+
+// loss is shortcoming without the reasons why requests were lost.
+func (r *Run) loss() string {
+	lost := r.lost()
+	lost.Rejections, lost.Failures = nil, nil
+	return r.fault(lost)
+}
+
+func (r *Run) fault(lost Requests) string {
 	switch {
 	case r.Status == RunFailed:
 		return "failed: " + cmp.Or(printable(r.Error), "no reason given")
 	case r.incomplete() > 0:
-		return r.lost().describe()
+		return lost.describe()
 	case r.Status != RunDone:
 		return "was interrupted"
 	}

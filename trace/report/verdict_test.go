@@ -181,7 +181,7 @@ func TestJudge(t *testing.T) {
 		{
 			name:    "who rejects work cannot win, nor be the yardstick",
 			runs:    []deployment{with(bare("small", 824), tooLong), bare("large", 361), bare("larger", 412)},
-			want:    "larger completes the most programs per hour: 412, 14% more than large. Left out of the comparison: small rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate).",
+			want:    "larger completes the most programs per hour: 412, 14% more than large. Left out of the comparison: small rejected 12 of 412 requests.",
 			winner:  "larger",
 			reasons: []string{"small rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate)"},
 		},
@@ -197,7 +197,7 @@ func TestJudge(t *testing.T) {
 			name: "no row is complete, for the same reason",
 			runs: []deployment{with(rr, tooLong), with(kv, tooLong), with(bare("sticky", 400), tooLong)},
 			want: "kv completes the most programs per hour: 412, 14% more than round-robin, at the cost of a p99 TTFT of 4.10 s against 3.50 s; hit rate 71% against 52%, 4.1% of GPU time re-prefilling against 13%, 3 preemptions against 40. " +
-				"Every row rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate), so this holds for the rest of the work only.",
+				"Every row rejected 12 of 412 requests, so this holds for the rest of the work only.",
 			winner:  "kv",
 			reasons: []string{"every row rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate)"},
 		},
@@ -219,7 +219,7 @@ func TestJudge(t *testing.T) {
 		{
 			name:    "one run that rejects",
 			runs:    []deployment{with(kv, tooLong)},
-			want:    "kv: 412 programs per hour, p99 TTFT 4.10 s, hit rate 71%, 4.1% of GPU time re-prefilling. Not to be trusted: kv rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate).",
+			want:    "kv: 412 programs per hour, p99 TTFT 4.10 s, hit rate 71%, 4.1% of GPU time re-prefilling. Not to be trusted: kv rejected 12 of 412 requests.",
 			reasons: []string{"kv rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate)"},
 		},
 		{
@@ -289,8 +289,8 @@ func TestJudge(t *testing.T) {
 				{name: "thunderagent", programsPerHour: 310, ttft99: 90, paused: 40, failed: 4, why: "clients gave up after 900 s, 3 of them held by the scheduler (client.timeout)"},
 			},
 			want: "kv is the only row that completed all its requests: 100 programs per hour, p99 TTFT 45 s. Left out of the comparison: " +
-				"round-robin rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate); " +
-				"thunderagent failed 4 of 412 requests: clients gave up after 900 s, 3 of them held by the scheduler (client.timeout); " +
+				"round-robin rejected 12 of 412 requests; " +
+				"thunderagent failed 4 of 412 requests; " +
 				"of the rest thunderagent has 310 programs per hour, 3.10 times as many as kv, at the cost of a p99 TTFT of 90 s against 45 s, programs being paused for 40 s on average.",
 			winner: "kv",
 			reasons: []string{
