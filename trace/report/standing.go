@@ -165,7 +165,11 @@ func (r *Run) fault(lost Requests) string {
 	case r.Status == RunFailed:
 		return "failed: " + cmp.Or(printable(r.Error), "no reason given")
 	case r.incomplete() > 0:
-		return lost.describe()
+		programs := r.Programs
+		if r.Whole != nil { // those that a window cut short are no loss
+			programs = ProgramMeasures{}
+		}
+		return lost.describe(programs)
 	case r.Status != RunDone:
 		return "was interrupted"
 	}
@@ -173,8 +177,9 @@ func (r *Run) fault(lost Requests) string {
 }
 
 // describe says what became of requests that did not complete: "rejected 8 of 412 requests, failed 3 and left 1
-// unfinished". Where it is known why, the reason follows: "rejected 8 of 412 requests: prompts are too long; failed 3".
-func (c Requests) describe() string {
+// unfinished". Where it is known why, the reason follows: "rejected 8 of 412 requests: prompts are too long; failed 3". Of
+// programs of several requests it says how many were completed all the same.
+func (c Requests) describe(programs ProgramMeasures) string {
 	var parts []string
 	why := false
 	add := func(verb string, n int64, rest string) {
@@ -199,6 +204,9 @@ func (c Requests) describe() string {
 	explain("rejected", c.Rejected, c.Rejections)
 	explain("failed", c.Failed, c.Failures)
 	add("left", c.Unfinished, " unfinished")
+	if p := programs; p.Completed < p.Total && p.Total < c.Total {
+		parts = append(parts, "completed "+countOf(p.Completed, p.Total, "program"))
+	}
 	if why {
 		return strings.Join(parts, "; ")
 	}

@@ -60,6 +60,12 @@ func TestJudge(t *testing.T) {
 			winner: "kv",
 		},
 		{
+			name:   "a time that would vanish in that unit makes it finer",
+			runs:   []deployment{{name: "a", programsPerHour: 100, ttft99: 636}, {name: "b", programsPerHour: 200, ttft99: 4.68}},
+			want:   "b completes the most programs per hour: 200, 100% more than a, with a p99 TTFT of 4.68 s against 636 s.",
+			winner: "b",
+		},
+		{
 			name:   "twice the GPUs",
 			runs:   []deployment{with(bare("2 workers", 361), func(d *deployment) { d.gpus = 4 }), with(bare("4 workers", 650), func(d *deployment) { d.gpus = 8 })},
 			want:   "4 workers completes the most programs per hour: 650, 80% more than 2 workers, with twice the GPUs (8 against 4).",
@@ -433,19 +439,23 @@ func TestJudgeManyFaults(t *testing.T) {
 // Reasons that several requests share are told once, with the count of each.
 func TestDescribeLoss(t *testing.T) {
 	for _, test := range []struct {
-		lost Requests
-		want string
+		lost     Requests
+		programs ProgramMeasures
+		want     string
 	}{
-		{Requests{Total: 1, Rejected: 1}, "rejected 1 of 1 request"},
-		{Requests{Total: 33, Failed: 2}, "failed 2 of 33 requests"},
-		{Requests{Total: 33, Unfinished: 2}, "left 2 of 33 requests unfinished"},
-		{Requests{Total: 33, Rejected: 2, Failed: 3, Unfinished: 4}, "rejected 2 of 33 requests, failed 3 and left 4 unfinished"},
+		{Requests{Total: 1, Rejected: 1}, ProgramMeasures{}, "rejected 1 of 1 request"},
+		{Requests{Total: 33, Failed: 2}, ProgramMeasures{}, "failed 2 of 33 requests"},
+		{Requests{Total: 33, Unfinished: 2}, ProgramMeasures{}, "left 2 of 33 requests unfinished"},
+		{Requests{Total: 33, Rejected: 2, Failed: 3, Unfinished: 4}, ProgramMeasures{}, "rejected 2 of 33 requests, failed 3 and left 4 unfinished"},
 		{
 			Requests{Total: 33, Rejected: 7, Failed: 3, Rejections: []Loss{{4, "too long"}, {2, "too\nbig"}}},
+			ProgramMeasures{},
 			"rejected 4 of 33 requests: too long; rejected 2: too big; rejected 1; failed 3",
 		},
+		{Requests{Total: 33, Failed: 2}, ProgramMeasures{Total: 5, Completed: 3}, "failed 2 of 33 requests and completed 3 of 5 programs"},
+		{Requests{Total: 33, Failed: 2}, ProgramMeasures{Total: 33, Completed: 31}, "failed 2 of 33 requests"},
 	} {
-		if got := test.lost.describe(); got != test.want {
+		if got := test.lost.describe(test.programs); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
