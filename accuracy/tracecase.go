@@ -162,8 +162,11 @@ func measuredTurns(c *trace.Capture) ([]*trace.Turn, error) {
 		return nil, fmt.Errorf("%d of %d calls have no recorded arrival, and all that ran shape the batches", undated, calls)
 	}
 	if len(turns) < leastCalls {
-		return nil, fmt.Errorf("%d of %d calls are measured, want at least %d: %d have no time of the first token (ttft_ms), %d no end (total_time_ms), %d failed",
-			len(turns), calls, leastCalls, noFirst, noEnd, failed)
+		why := ""
+		if len(turns) < calls {
+			why = fmt.Sprintf(": %d have no time of the first token (ttft_ms), %d no end (total_time_ms), %d failed", noFirst, noEnd, failed)
+		}
+		return nil, fmt.Errorf("%d of %d calls are measured, want at least %d%s", len(turns), calls, leastCalls, why)
 	}
 	if !slices.ContainsFunc(turns, func(t *trace.Turn) bool { return t.Output > 1 && t.End > t.Start+t.TTFT }) {
 		return nil, errors.New("no call has a second token after its first: nothing tells the time of a decode step")

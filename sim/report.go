@@ -213,8 +213,9 @@ func (r *Result) approximations() []string {
 				c.Tokens, 100*off, 1-off, 1+off))
 		}
 	}
-	if r.Workload.ForkTokens > 0 {
-		a = append(a, fmt.Sprintf("behind forks of the prefix tree up to %d more prompt tokens may be shared than the hashes show", r.Workload.ForkTokens))
+	if n := r.Workload.ForkTokens; n > 0 {
+		a = append(a, fmt.Sprintf("two prompts that part within a block of the trace count as parting where it begins: up to %d more prompt tokens (%.2g%%) may be shared",
+			n, 100*float64(n)/float64(describe(r.Workload).InputTokens)))
 	}
 	if r.Plan.lockstep() {
 		a = append(a, "data-parallel ranks step together at the pace of the slowest, without padding the smaller batches")

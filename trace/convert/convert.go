@@ -127,6 +127,8 @@ func detectAll(ctx context.Context, segments []trace.Segment, want string) (stri
 			found = want // one reads the other's rows
 		}
 		switch {
+		case found == "" && bytes.Contains(head, []byte(`"agentsim.report.v`)):
+			return "", nil, &trace.InputError{File: s.Path, Err: errors.New("a report of agentsim predict, not a trace; name one row's trace that --traces wrote beside it, such as DIR/kv.trace")}
 		case found == "":
 			return "", nil, &trace.InputError{File: s.Path, Err: fmt.Errorf("unknown format, it begins %.60q; known are %s",
 				head, formatNames())}

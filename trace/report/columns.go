@@ -113,7 +113,7 @@ func (c *column) text(f Figure, runs []*Run) string {
 
 // doneColumn shows how many requests completed.
 func doneColumn(runs []*Run) *column {
-	c := &column{unit: "done"}
+	c := &column{head: "requests", unit: "done"}
 	for _, r := range runs {
 		text := fmt.Sprintf("%d/%d", r.Requests.Completed, r.Requests.Total)
 		if r.Status == RunFailed {

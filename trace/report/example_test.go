@@ -46,11 +46,11 @@ func Example() {
 	fmt.Println(verdict.Text)
 	fmt.Println("trusted:", verdict.Trusted)
 	// Output:
-	// programs      TTFT        TTFT    TPOT    program   hit
-	// run          done          /h    p50 ms       p99 s  p50 ms     mean s  rate
-	// ────────────────────────────────────────────────────────────────────────────
-	// round-robin   4/4  1.44k       900           1         10       4         0%
-	// kv            4/4  1.71k +19%  500 -44%  0.800 -20%    10 =  3.20 -20%   44%
+	// requests    programs      TTFT        TTFT    TPOT    program   hit
+	// run              done          /h    p50 ms       p99 s  p50 ms     mean s  rate
+	// ────────────────────────────────────────────────────────────────────────────────
+	// round-robin       4/4  1.44k       900           1         10       4         0%
+	// kv                4/4  1.71k +19%  500 -44%  0.800 -20%    10 =  3.20 -20%   44%
 	// = is a change of less than 1%; changes are against the first row, round-robin
 	// not shown at this width: output tok/s
 	// kv has the lowest mean program time: 3.20 s, 20% less than round-robin, with a p99 TTFT of 0.800 s against 1 s; hit rate 44% against 0%.

@@ -10,7 +10,7 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// number prints three significant digits for people: 0.0412, 4.12, 412, 1.24k, 12.4M.
+// number prints three significant digits for people: 0.00412, 4.12, 412, 1.24k, 12.4M; from 0.01 to 0.1 two are enough.
 func number(v float64) string {
 	if v == 0 {
 		return "0"
@@ -22,6 +22,8 @@ func number(v float64) string {
 			return strconv.FormatFloat(v, 'f', 0, 64)
 		case a < 0.001:
 			return strconv.FormatFloat(v, 'e', 1, 64)
+		case a < 0.00995:
+			return strconv.FormatFloat(v, 'f', 5, 64)
 		case a < 0.9995:
 			return strconv.FormatFloat(v, 'f', 3, 64)
 		case a < 9.995:

@@ -40,8 +40,13 @@ func PairedInterval(base, other []Figure) (iv Interval, ok bool) {
 	return Interval{Mean: m, Low: m - half, High: m + half, Repeats: n}, true
 }
 
-// isNoise tells that the difference may be none.
-func (iv Interval) isNoise() bool { return iv.Low <= 0 && iv.High >= 0 }
+// negligible is a relative difference that decides nothing, however surely it is there.
+const negligible = 0.001
+
+// isNoise tells that the difference may be none, or is next to none.
+func (iv Interval) isNoise() bool {
+	return iv.Low <= 0 && iv.High >= 0 || math.Abs(iv.Mean) < negligible
+}
 
 // studentT returns the 97.5 % quantile of Student's t distribution: a table for up to 30 degrees of freedom, beyond
 // that the first terms of its expansion around the normal quantile z (Abramowitz and Stegun 26.7.5).

@@ -25,6 +25,11 @@ func TestPairedInterval(t *testing.T) {
 	if want := (Interval{Mean: iv.Mean, Low: iv.Mean, High: iv.Mean, Repeats: 2}); !ok || iv != want || iv.isNoise() {
 		t.Errorf("got %+v, %v, want no width around +20%%", iv, ok)
 	}
+	// A difference that is sure, but too small to decide anything.
+	iv, ok = PairedInterval(figures(100, 200), figures(99.999, 199.998))
+	if !ok || iv.High >= 0 || !iv.isNoise() {
+		t.Errorf("got %+v, %v: a thousandth of a percent counts as none", iv, ok)
+	}
 	// One figure to compare with: 0.1 and 0.3 give a mean of 0.2.
 	iv, ok = PairedInterval(figures(100), figures(110, 130))
 	if !ok || iv.Repeats != 2 || math.Abs(iv.Mean-0.2) > 1e-12 {

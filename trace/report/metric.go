@@ -152,16 +152,23 @@ func (m Metric) better(a, b *Run) bool {
 	return m.Of(a).Value > m.Of(b).Value
 }
 
-// unit is the one in which the metric is told of all runs, so that tables and sentences agree; none for a rate.
+// unit is the one in which the metric is told of all runs, so that tables and sentences agree; none for a rate. It suits the
+// largest, or the smallest where that would vanish in it.
 func (m Metric) unit(runs []*Run) timeUnit {
 	if !m.seconds {
 		return timeUnit{}
 	}
-	largest := 0.0
+	largest, least := 0.0, math.Inf(1)
 	for _, r := range runs {
-		largest = max(largest, m.Of(r).Value)
+		if v := m.Of(r).Value; v > 0 {
+			largest, least = max(largest, v), min(least, v)
+		}
 	}
-	return unitFor(largest)
+	unit := unitFor(largest)
+	if finer := unitFor(least); least < 0.1*unit.seconds && largest < 1000*finer.seconds {
+		return finer
+	}
+	return unit
 }
 
 // Print formats the figure of one of the runs, in a unit that suits all of them.

@@ -98,12 +98,12 @@ func sameWork(a, b *Run) bool {
 func (r *Run) label() string { return cmp.Or(printable(r.Name), "the unnamed run") }
 
 // shortcomings says what went wrong in which runs, those with the same fault together: "every row rejected 12 of 17
-// requests: ...", "kv and sticky each rejected ...".
-func shortcomings(runs []*Run) []string {
+// requests: ...", "kv and sticky each rejected ...". The fault is (*Run).shortcoming, or (*Run).loss without reasons.
+func shortcomings(runs []*Run, of func(*Run) string) []string {
 	var faults []string
 	rows := map[string][]*Run{}
 	for _, r := range runs {
-		fault := r.shortcoming()
+		fault := of(r)
 		if fault == "" {
 			continue
 		}
@@ -151,12 +151,25 @@ func count(runs []*Run, is func(*Run) bool) int {
 }
 
 // shortcoming says what went wrong in a run, as the rest of a sentence that begins with its name; "" for nothing.
-func (r *Run) shortcoming() string {
+func (r *Run) shortcoming() string { return r.fault(r.lost()) }
+
+// loss is shortcoming without the reasons why requests were lost.
+func (r *Run) loss() string {
+	lost := r.lost()
+	lost.Rejections, lost.Failures = nil, nil
+	return r.fault(lost)
+}
+
+func (r *Run) fault(lost Requests) string {
 	switch {
 	case r.Status == RunFailed:
 		return "failed: " + cmp.Or(printable(r.Error), "no reason given")
 	case r.incomplete() > 0:
-		return r.lost().describe()
+		programs := r.Programs
+		if r.Whole != nil { // those that a window cut short are no loss
+			programs = ProgramMeasures{}
+		}
+		return lost.describe(programs)
 	case r.Status != RunDone:
 		return "was interrupted"
 	}
@@ -164,8 +177,9 @@ func (r *Run) shortcoming() string {
 }
 
 // describe says what became of requests that did not complete: "rejected 8 of 412 requests, failed 3 and left 1
-// unfinished". Where it is known why, the reason follows: "rejected 8 of 412 requests: prompts are too long; failed 3".
-func (c Requests) describe() string {
+// unfinished". Where it is known why, the reason follows: "rejected 8 of 412 requests: prompts are too long; failed 3". Of
+// programs of several requests it says how many were completed all the same.
+func (c Requests) describe(programs ProgramMeasures) string {
 	var parts []string
 	why := false
 	add := func(verb string, n int64, rest string) {
@@ -190,6 +204,9 @@ func (c Requests) describe() string {
 	explain("rejected", c.Rejected, c.Rejections)
 	explain("failed", c.Failed, c.Failures)
 	add("left", c.Unfinished, " unfinished")
+	if p := programs; p.Completed < p.Total && p.Total < c.Total {
+		parts = append(parts, "completed "+countOf(p.Completed, p.Total, "program"))
+	}
 	if why {
 		return strings.Join(parts, "; ")
 	}

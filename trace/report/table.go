@@ -133,7 +133,7 @@ func (l *layout) notes() []string {
 	if l.numbered {
 		notes = l.rows.legend(l.limit)
 	}
-	notes = append(notes, shortcomings(l.runs)...)
+	notes = append(notes, shortcomings(l.runs, (*Run).shortcoming)...)
 	equals, changes := false, false
 	var dropped []string
 	for _, c := range l.columns {

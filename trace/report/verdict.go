@@ -10,7 +10,7 @@ import (
 
 // Verdict says in words which run wins.
 type Verdict struct {
-	// Text is a few sentences.
+	// Text is a few sentences. It counts the requests that were lost; Reasons tells why as well.
 	Text string `json:"text"`
 	// Winner is the name of the run that wins; "" when none does.
 	Winner string `json:"winner,omitempty"`
@@ -38,14 +38,15 @@ type Evidence struct {
 }
 
 // Judge says which run wins, by how much over the baseline, on what, at what cost, why, and how far to trust it.
-// Differences under 1 %, or within their interval when there is one, count as none; runs that are equal are told apart
-// by latency and by the GPU time that goes into re-prefilling. A run that did not complete all its requests cannot win.
+// Differences under 1 %, or within their interval (or under 0.1 %) when there is one, count as none; runs that are equal
+// are told apart by latency and by the GPU time that goes into re-prefilling. A run that did not complete all its requests
+// cannot win.
 func Judge(runs []*Run, given Evidence) Verdict {
 	metric := Primary(runs, given.FixedLoad)
 	c := comparison{
 		runs: runs, base: Baseline(runs), ranked: rank(runs, metric), metric: metric, intervals: given.Intervals,
 	}
-	faults, doubts := shortcomings(runs), given.doubts()
+	faults, doubts := shortcomings(runs, (*Run).loss), given.doubts()
 	var sentences []string
 	winner := -1
 	told := false // the sentences name the faults
@@ -73,14 +74,15 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		told = true
 	}
 
-	v := Verdict{Reasons: append(append([]string{}, faults...), doubts...), Caveats: c.caveats(winner)}
+	reasons := append([]string{}, shortcomings(runs, (*Run).shortcoming)...)
+	v := Verdict{Reasons: append(reasons, doubts...), Caveats: c.caveats(winner)}
 	if winner >= 0 {
 		v.Winner = runs[winner].Name
 	}
 	sentences = append(sentences, v.Caveats...)
 	v.Trusted = len(v.Reasons) == 0
 	if !told {
-		doubts = v.Reasons
+		doubts = append(faults, doubts...)
 	}
 	switch {
 	case len(doubts) > 0:

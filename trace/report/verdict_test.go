@@ -60,6 +60,12 @@ func TestJudge(t *testing.T) {
 			winner: "kv",
 		},
 		{
+			name:   "a time that would vanish in that unit makes it finer",
+			runs:   []deployment{{name: "a", programsPerHour: 100, ttft99: 636}, {name: "b", programsPerHour: 200, ttft99: 4.68}},
+			want:   "b completes the most programs per hour: 200, 100% more than a, with a p99 TTFT of 4.68 s against 636 s.",
+			winner: "b",
+		},
+		{
 			name:   "twice the GPUs",
 			runs:   []deployment{with(bare("2 workers", 361), func(d *deployment) { d.gpus = 4 }), with(bare("4 workers", 650), func(d *deployment) { d.gpus = 8 })},
 			want:   "4 workers completes the most programs per hour: 650, 80% more than 2 workers, with twice the GPUs (8 against 4).",
@@ -181,7 +187,7 @@ func TestJudge(t *testing.T) {
 		{
 			name:    "who rejects work cannot win, nor be the yardstick",
 			runs:    []deployment{with(bare("small", 824), tooLong), bare("large", 361), bare("larger", 412)},
-			want:    "larger completes the most programs per hour: 412, 14% more than large. Left out of the comparison: small rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate).",
+			want:    "larger completes the most programs per hour: 412, 14% more than large. Left out of the comparison: small rejected 12 of 412 requests.",
 			winner:  "larger",
 			reasons: []string{"small rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate)"},
 		},
@@ -197,7 +203,7 @@ func TestJudge(t *testing.T) {
 			name: "no row is complete, for the same reason",
 			runs: []deployment{with(rr, tooLong), with(kv, tooLong), with(bare("sticky", 400), tooLong)},
 			want: "kv completes the most programs per hour: 412, 14% more than round-robin, at the cost of a p99 TTFT of 4.10 s against 3.50 s; hit rate 71% against 52%, 4.1% of GPU time re-prefilling against 13%, 3 preemptions against 40. " +
-				"Every row rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate), so this holds for the rest of the work only.",
+				"Every row rejected 12 of 412 requests, so this holds for the rest of the work only.",
 			winner:  "kv",
 			reasons: []string{"every row rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate)"},
 		},
@@ -219,7 +225,7 @@ func TestJudge(t *testing.T) {
 		{
 			name:    "one run that rejects",
 			runs:    []deployment{with(kv, tooLong)},
-			want:    "kv: 412 programs per hour, p99 TTFT 4.10 s, hit rate 71%, 4.1% of GPU time re-prefilling. Not to be trusted: kv rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate).",
+			want:    "kv: 412 programs per hour, p99 TTFT 4.10 s, hit rate 71%, 4.1% of GPU time re-prefilling. Not to be trusted: kv rejected 12 of 412 requests.",
 			reasons: []string{"kv rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate)"},
 		},
 		{
@@ -289,8 +295,8 @@ func TestJudge(t *testing.T) {
 				{name: "thunderagent", programsPerHour: 310, ttft99: 90, paused: 40, failed: 4, why: "clients gave up after 900 s, 3 of them held by the scheduler (client.timeout)"},
 			},
 			want: "kv is the only row that completed all its requests: 100 programs per hour, p99 TTFT 45 s. Left out of the comparison: " +
-				"round-robin rejected 12 of 412 requests: prompts are up to 118k tokens long, the model takes 40960 (--max-context truncate); " +
-				"thunderagent failed 4 of 412 requests: clients gave up after 900 s, 3 of them held by the scheduler (client.timeout); " +
+				"round-robin rejected 12 of 412 requests; " +
+				"thunderagent failed 4 of 412 requests; " +
 				"of the rest thunderagent has 310 programs per hour, 3.10 times as many as kv, at the cost of a p99 TTFT of 90 s against 45 s, programs being paused for 40 s on average.",
 			winner: "kv",
 			reasons: []string{
@@ -433,19 +439,23 @@ func TestJudgeManyFaults(t *testing.T) {
 // Reasons that several requests share are told once, with the count of each.
 func TestDescribeLoss(t *testing.T) {
 	for _, test := range []struct {
-		lost Requests
-		want string
+		lost     Requests
+		programs ProgramMeasures
+		want     string
 	}{
-		{Requests{Total: 1, Rejected: 1}, "rejected 1 of 1 request"},
-		{Requests{Total: 33, Failed: 2}, "failed 2 of 33 requests"},
-		{Requests{Total: 33, Unfinished: 2}, "left 2 of 33 requests unfinished"},
-		{Requests{Total: 33, Rejected: 2, Failed: 3, Unfinished: 4}, "rejected 2 of 33 requests, failed 3 and left 4 unfinished"},
+		{Requests{Total: 1, Rejected: 1}, ProgramMeasures{}, "rejected 1 of 1 request"},
+		{Requests{Total: 33, Failed: 2}, ProgramMeasures{}, "failed 2 of 33 requests"},
+		{Requests{Total: 33, Unfinished: 2}, ProgramMeasures{}, "left 2 of 33 requests unfinished"},
+		{Requests{Total: 33, Rejected: 2, Failed: 3, Unfinished: 4}, ProgramMeasures{}, "rejected 2 of 33 requests, failed 3 and left 4 unfinished"},
 		{
 			Requests{Total: 33, Rejected: 7, Failed: 3, Rejections: []Loss{{4, "too long"}, {2, "too\nbig"}}},
+			ProgramMeasures{},
 			"rejected 4 of 33 requests: too long; rejected 2: too big; rejected 1; failed 3",
 		},
+		{Requests{Total: 33, Failed: 2}, ProgramMeasures{Total: 5, Completed: 3}, "failed 2 of 33 requests and completed 3 of 5 programs"},
+		{Requests{Total: 33, Failed: 2}, ProgramMeasures{Total: 33, Completed: 31}, "failed 2 of 33 requests"},
 	} {
-		if got := test.lost.describe(); got != test.want {
+		if got := test.lost.describe(test.programs); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}

@@ -47,7 +47,7 @@ With -o the rates are written as YAML, in the form of the catalogue's.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write the rates to this `FILE`")
-	f.StringVar(&from.GPU, "gpu", from.GPU, "GPU that the tables were measured on: a name of `agentsim gpus`")
+	f.StringVar(&from.GPU, "gpu", from.GPU, "`GPU` that the tables were measured on: a name of 'agentsim gpus'")
 	f.StringVar(&from.Source, "source", from.Source, "where the tables come from, for the file")
 	f.StringVar(&from.Commit, "commit", from.Commit, "their commit")
 	f.StringVar(&from.Licence, "licence", from.Licence, "their licence")

@@ -96,12 +96,27 @@ func (s *stepFit) fitter(cmd *cobra.Command, g *Global, args []string) (*accurac
 		return nil, usagef("%w", err)
 	}
 	printWarnings(g, &log.Read)
-	fmt.Fprintf(g.Stderr, "read %d lines: %s; %d lines of no step, %d damaged, %d steps without a time, %d without a token\n",
-		log.Read.Lines, formats(log.Steps), log.Read.SkippedRows, log.Read.LostRows, log.Untimed, log.Idle)
+	fmt.Fprintf(g.Stderr, "read %d lines: %s%s\n", log.Read.Lines, formats(log.Steps), left(log))
 	if want := 5 * max(2, len(s.fit)); len(log.Steps) < want {
 		return nil, usagef("%d steps with a time in %s, want at least %d to fit %d coefficients", len(log.Steps), strings.Join(args, ", "), want, len(s.fit))
 	}
 	return &accuracy.StepFitter{Steps: log.Steps, Plan: plan, Start: start, Free: s.fit, Pull: s.pull}, nil
+}
+
+// left tells what of a log is no step to fit.
+func left(log *steplog.Log) string {
+	var text string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{
+		{int(log.Read.SkippedRows), "other lines"}, {int(log.Read.LostRows), "damaged lines"}, {log.Untimed, "steps without a time"}, {log.Idle, "steps without a token"},
+	} {
+		if part.n > 0 {
+			text += fmt.Sprintf("; %s: %d", part.what, part.n)
+		}
+	}
+	return text
 }
 
 // formats counts the steps of each format.
@@ -218,11 +233,14 @@ func stepErrors(steps []steplog.Step, fitted, held []float64) []sizeErrors {
 			if !ok {
 				continue
 			}
-			what := "decodes alone"
+			one, many := "1 decode alone", "decodes alone"
 			if prompts {
-				what = "prompt tokens"
+				one, many = "1 prompt token", "prompt tokens"
 			}
-			name := fmt.Sprintf("%d to %d %s", 1<<power>>1, 1<<power-1, what)
+			name := fmt.Sprintf("%d to %d %s", 1<<power>>1, 1<<power-1, many)
+			if power == 1 {
+				name = one
+			}
 			list = append(list, sizeErrors{name, accuracy.ScoreOf(g[0]), accuracy.ScoreOf(g[1])})
 		}
 	}

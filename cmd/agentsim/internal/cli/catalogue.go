@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
+	"github.com/clipperhouse/displaywidth"
 	"github.com/spf13/cobra"
 
 	"github.com/agentsim/agentsim/models"
@@ -50,13 +52,13 @@ func listModels(g *Global, asJSON bool) error {
 		return printJSON(g.Stdout, list)
 	}
 	return table(g.Stdout, func(w io.Writer) {
-		fmt.Fprintln(w, "model\tparams\tactive\tattention\tformat\tweights\tKV/token\tcontext\t")
+		fmt.Fprintln(w, "model\tparams\tactive\tattention\tformat\tweights\tKV/token\tcontext")
 		for _, s := range list {
 			context := "?"
 			if s.MaxContext > 0 {
 				context = fmt.Sprint(s.MaxContext)
 			}
-			fmt.Fprintf(w, "%s\t%.1fB\t%.1fB\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, float64(s.Params)/1e9, float64(s.ActiveParams)/1e9,
+			fmt.Fprintf(w, "%s\t%.1fB\t%.1fB\t%s\t%s\t%s\t%s\t%s\n", s.Name, float64(s.Params)/1e9, float64(s.ActiveParams)/1e9,
 				s.Attention, s.DType, bytesText(s.WeightBytes), bytesText(s.KVBytesPerToken), context)
 		}
 	})
@@ -67,8 +69,9 @@ func newGPUs(g *Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpus",
 		Short: "List the GPUs of the catalogue",
-		Long: `List the GPUs of the catalogue. Rates are dense peaks, bandwidth is the vendor's. Efficiencies of GPUs marked as
-estimates are scaled from the H100, whose kernels were measured.`,
+		Long: `List the GPUs of the catalogue. Rates are dense peaks, bandwidth is the vendor's. Efficiencies are
+measured where kernels of the GPU were, and else estimates: scaled from the H100. A GPU without fp8 computes such weights
+in bf16.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return listGPUs(g, asJSON) },
 	}
@@ -89,14 +92,17 @@ func listGPUs(g *Global, asJSON bool) error {
 		return printJSON(g.Stdout, list)
 	}
 	return table(g.Stdout, func(w io.Writer) {
-		fmt.Fprintln(w, "gpu\tmemory\tbandwidth\tbf16\tfp8\tlink\t\t")
+		fmt.Fprintln(w, "gpu\tmemory\tbandwidth\tbf16\tfp8\tlink\tefficiencies")
 		for _, u := range list {
-			mark := ""
+			efficiencies, fp8 := "measured", "-"
 			if u.Estimate {
-				mark = "estimate"
+				efficiencies = "estimate"
 			}
-			fmt.Fprintf(w, "%s\t%.0f GiB\t%.2f TB/s\t%.0f TF\t%.0f TF\t%.0f GB/s\t%s\t\n", u.Name, u.MemoryGiB, u.BandwidthTBs,
-				u.TFLOPS.BF16, u.TFLOPS.FP8, u.LinkGBs, mark)
+			if u.TFLOPS.FP8 > 0 {
+				fp8 = fmt.Sprintf("%.0f TF", u.TFLOPS.FP8)
+			}
+			fmt.Fprintf(w, "%s\t%.0f GiB\t%.2f TB/s\t%.0f TF\t%s\t%.0f GB/s\t%s\n", u.Name, u.MemoryGiB, u.BandwidthTBs,
+				u.TFLOPS.BF16, fp8, u.LinkGBs, efficiencies)
 		}
 	})
 }
@@ -106,6 +112,31 @@ func table(w io.Writer, write func(io.Writer)) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	write(t)
 	return t.Flush()
+}
+
+// tableWithin aligns tab-separated columns, the last of which is broken so that lines stay within width, if there is room
+// for it at all.
+func tableWithin(w io.Writer, width int, write func(io.Writer)) error {
+	var text strings.Builder
+	write(&text)
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	last := strings.Count(lines[0], "\t")
+	widths := make([]int, last)
+	for _, line := range lines {
+		for i, cell := range strings.Split(line, "\t")[:last] {
+			widths[i] = max(widths[i], displaywidth.String(cell)+2)
+		}
+	}
+	for _, n := range widths {
+		width -= n
+	}
+	return table(w, func(w io.Writer) {
+		for _, line := range lines {
+			cut := strings.LastIndexByte(line, '\t') + 1
+			broken := wrap(line[cut:], max(width, 24))
+			fmt.Fprintln(w, line[:cut]+strings.ReplaceAll(broken, "\n", "\n"+strings.Repeat("\t", last)))
+		}
+	})
 }
 
 func printJSON(w io.Writer, v any) error {

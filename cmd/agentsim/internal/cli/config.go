@@ -75,6 +75,9 @@ func decodeMessage(err yaml.Error) string {
 	message := err.GetMessage()
 	if name, ok := strings.CutPrefix(message, "unknown field "); ok {
 		name = strings.Trim(name, `"`)
+		if slices.Contains(policyFileKeys, name) {
+			return fmt.Sprintf("%q is of a router policy file of Dynamo; name that with router.policy_config: FILE (or --set)", name)
+		}
 		return fmt.Sprintf("unknown key %q%s", name, suggestion(name, lastParts(configKeys())))
 	}
 	var wrong *yaml.TypeError
@@ -95,6 +98,9 @@ func decodeMessage(err yaml.Error) string {
 	}
 	return message
 }
+
+// policyFileKeys are the sections of a router policy file that no deployment has.
+var policyFileKeys = []string{"request_classifier", "worker_selection"}
 
 // kindText names what a key of the given type takes.
 func kindText(t reflect.Type) string {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 
@@ -123,7 +124,10 @@ values of router.policy do, and the presets and parameters of the program schedu
 			if policies {
 				return printPolicies(g.Stdout)
 			}
-			return printConfig(g.Stdout, asYAML)
+			if !g.Screen { // a line a key, for grep
+				return printConfig(g.Stdout, asYAML, math.MaxInt)
+			}
+			return printConfig(g.Stdout, asYAML, g.Width)
 		},
 	}
 	cmd.Flags().BoolVar(&policies, "policies", false, "list routing policies and the program scheduler's presets")
@@ -132,7 +136,7 @@ values of router.policy do, and the presets and parameters of the program schedu
 	return cmd
 }
 
-func printConfig(w io.Writer, asYAML bool) error {
+func printConfig(w io.Writer, asYAML bool, width int) error {
 	d := sim.Default()
 	text, err := yaml.Marshal(d)
 	if err != nil {
@@ -142,7 +146,7 @@ func printConfig(w io.Writer, asYAML bool) error {
 		_, err = w.Write(text)
 		return err
 	}
-	return table(w, func(w io.Writer) {
+	return tableWithin(w, width, func(w io.Writer) {
 		fmt.Fprintln(w, "key\tdefault\tmeaning")
 		walkValues(reflect.ValueOf(d), func(path string, v reflect.Value) {
 			def := fmt.Sprint(v.Interface())

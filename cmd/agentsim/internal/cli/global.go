@@ -34,9 +34,9 @@ type Global struct {
 	Args           []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Terminal tells that Stderr is a terminal, Width how wide Stdout is, in characters.
-	Terminal bool
-	Width    int
+	// Terminal tells that Stderr is a terminal, Screen that Stdout is one, Width how wide that is, in characters.
+	Terminal, Screen bool
+	Width            int
 }
 
 // FromProcess returns the Global of this process.
@@ -44,7 +44,7 @@ func FromProcess() *Global {
 	g := &Global{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Width: 100}
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 {
-		g.Width = width
+		g.Width, g.Screen = width, true
 	}
 	return g
 }

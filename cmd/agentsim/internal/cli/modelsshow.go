@@ -63,7 +63,7 @@ the envelope of steps that were measured, and the errors of predictions.`,
 			if err != nil {
 				return usagef("%w", err)
 			}
-			return showModel(g.Stdout, plan)
+			return showModel(g.Stdout, plan, min(g.Width, 100))
 		},
 	}
 	f := cmd.Flags()
@@ -76,11 +76,11 @@ the envelope of steps that were measured, and the errors of predictions.`,
 }
 
 // showModel prints what a plan's model takes and what is left for KV, and how long steps take.
-func showModel(w io.Writer, p *sim.Plan) error {
+func showModel(w io.Writer, p *sim.Plan, width int) error {
 	m, c := p.Hardware.Model, p.Capacity
 	s := m.Summary()
 	size := int64(p.Engine.BlockSize)
-	err := table(w, func(w io.Writer) {
+	err := tableWithin(w, width, func(w io.Writer) {
 		fmt.Fprintf(w, "model\t%s\t%.1fB parameters, %.1fB active, %s attention\n", s.Name, float64(s.Params)/1e9, float64(s.ActiveParams)/1e9, s.Attention)
 		fmt.Fprintf(w, "worker\t%d x %s\ttensor %d, pipeline %d, data %d\n", p.Hardware.Parallelism.GPUs(), p.Hardware.GPU.Name,
 			p.Parallelism.Tensor, p.Parallelism.Pipeline, p.Parallelism.Data)
@@ -104,8 +104,8 @@ func showModel(w io.Writer, p *sim.Plan) error {
 	}
 	fmt.Fprintln(w)
 	steps := showSteps(p)
-	err = table(w, func(w io.Writer) {
-		fmt.Fprintln(w, "step\ttime\twhere it goes\t")
+	err = tableWithin(w, width, func(w io.Writer) {
+		fmt.Fprintln(w, "step\ttime\twhere it goes, in ms")
 		for _, s := range steps {
 			s.print(w, p)
 		}
@@ -147,7 +147,11 @@ type shownStep struct {
 func showSteps(p *sim.Plan) []shownStep {
 	var steps []shownStep
 	for _, batch := range []int{1, 8, 32, 128} {
-		steps = append(steps, shownStep{fmt.Sprintf("%d decodes at 8k context", batch), models.Batch{Decodes: batch}, int64(batch) * 8192})
+		name := fmt.Sprintf("%d decodes at 8k context", batch)
+		if batch == 1 {
+			name = "1 decode at 8k context"
+		}
+		steps = append(steps, shownStep{name, models.Batch{Decodes: batch}, int64(batch) * 8192})
 	}
 	n := int64(p.Engine.MaxNumBatchedTokens)
 	return append(steps,
@@ -174,5 +178,5 @@ func (s *shownStep) print(w io.Writer, p *sim.Plan) {
 	if s.outside(p) {
 		mark = " *"
 	}
-	fmt.Fprintf(w, "%s%s\t%.2f ms\t%s\t\n", s.name, mark, total.Seconds()*1e3, strings.Join(terms, ", "))
+	fmt.Fprintf(w, "%s%s\t%.2f ms\t%s\n", s.name, mark, total.Seconds()*1e3, strings.Join(terms, ", "))
 }

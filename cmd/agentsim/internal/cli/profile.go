@@ -43,7 +43,7 @@ func listProfiles(w io.Writer, asJSON bool) error {
 		return printProfileJSON(w, list)
 	}
 	return table(w, func(w io.Writer) {
-		fmt.Fprintln(w, "profile\tengine\tgpu\trows\tmodels\tbatch\tcontext\t")
+		fmt.Fprintln(w, "profile\tengine\tgpu\trows\tmodels\tbatch\tcontext")
 		for _, p := range list {
 			var f models.Provenance
 			if len(p.Fitted) > 0 {
@@ -57,7 +57,7 @@ func listProfiles(w io.Writer, asJSON bool) error {
 			if p.Envelope != nil {
 				e = *p.Envelope
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t\n", p.Name, cmp.Or(f.Engine, "-"), cmp.Or(f.GPU, "-"), rows, len(e.Models),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Name, cmp.Or(f.Engine, "-"), cmp.Or(f.GPU, "-"), rows, len(e.Models),
 				rangeText(e.Batch), rangeText(e.Context))
 		}
 	})

@@ -32,7 +32,7 @@ func (s *source) addSynthFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.profile, "profile", "", "synthetic workload instead of a trace: "+strings.Join(synth.Profiles(), ", "))
 	f.IntVar(&s.programs, "programs", 100, "number of synthetic programs")
-	f.StringArrayVar(&s.params, "profile-set", nil, "`key=value` of the profile; see agentsim synth --help")
+	f.StringArrayVar(&s.params, "profile-set", nil, "`key=value` of the profile; 'agentsim synth --profile NAME' lists them")
 }
 
 func formatNames() string {
@@ -73,7 +73,7 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 func reportRead(g *Global, r *trace.ReadReport) {
 	printWarnings(g, r)
 	if r.LostRows > 0 || r.LostBytes > 0 || r.Duplicates > 0 {
-		fmt.Fprintf(g.Stderr, "read %d calls; lost %d rows and %d bytes, dropped %d repeated request ids\n",
+		fmt.Fprintf(g.Stderr, "read %d calls; rows lost: %d (%d bytes), repeated request ids dropped: %d\n",
 			r.Calls, r.LostRows, r.LostBytes, r.Duplicates)
 	}
 }

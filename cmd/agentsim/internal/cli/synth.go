@@ -25,9 +25,13 @@ func newSynth(g *Global) *cobra.Command {
 		Short: "Make a synthetic agent workload as a trace",
 		Long: `Make a synthetic agent workload and write it as a Dynamo request trace, PREFIX.000000.jsonl.gz and so on. The same
 profile, parameters and seed give the same bytes; program i does not depend on how many programs there are.
-"agentsim predict --profile" runs the same workload without a file. Without -o the profile is described.
+"agentsim predict --profile" runs the same workload without a file. Without -o the profile is described: its parameters,
+their defaults, and where these come from.
 
+Profiles:
 ` + describeProfiles(),
+		Example: `  agentsim synth --profile mini-swe-agent
+  agentsim synth --profile claude-code --programs 500 --profile-set turns=80 -o work/claude`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.profile == "" {
@@ -51,13 +55,14 @@ profile, parameters and seed give the same bytes; program i does not depend on h
 	return cmd
 }
 
+// describeProfiles has a line for each profile: the first of its description.
 func describeProfiles() string {
-	var b strings.Builder
+	var lines []string
 	for _, name := range synth.Profiles() {
-		b.WriteString(synth.Describe(name))
-		b.WriteByte('\n')
+		first, _, _ := strings.Cut(synth.Describe(name), "\n")
+		lines = append(lines, "  "+first)
 	}
-	return strings.TrimSpace(b.String())
+	return strings.Join(lines, "\n")
 }
 
 // writeSynth generates the workload and writes it.
