@@ -275,6 +275,14 @@ func (e *Engine) stepEnd(n int64) time.Duration {
 	return e.start + time.Duration((e.frac+e.span(n))/models.FixedPerNs)
 }
 
+// StepEnd is when the step that runs at now ends, the first of those in flight that is not over; Never when there is none.
+func (e *Engine) StepEnd(now time.Duration) time.Duration {
+	if !e.busy {
+		return Never
+	}
+	return e.stepEnd(min(e.stepsDone(now)+1, e.steps))
+}
+
 // span is the duration of the first n steps in flight.
 func (e *Engine) span(n int64) models.Fixed {
 	return models.Fixed(n)*e.first + e.slope*models.Fixed(n*(n-1)/2)
