@@ -22,8 +22,14 @@ type Service struct {
 	agenda   agenda
 	decoding [][]*live       // by rank: requests past their prefill
 	tokens   []time.Duration // by rank: when the next token comes out
-	gone     []*live         // cancelled, and perhaps still in an engine
+	gone     []cancelled
 	changes  []Change
+}
+
+// cancelled is a request whose client has gone; held is its place while an engine may still hold it.
+type cancelled struct {
+	request *Request
+	held    *live
 }
 
 // Request is a request to a Service. The caller fills the fields up to Seed and leaves them alone until it has ended.
@@ -53,6 +59,8 @@ type Change struct {
 	Request *Request
 	What    What
 	At      time.Duration
+	// Before is what Generated was before, where it has grown. At is when it began to.
+	Before int32
 	// Why a request was refused.
 	Why string
 }
@@ -60,13 +68,14 @@ type Change struct {
 // What happened to a request.
 type What uint8
 
-// The changes. A request ends with one of the last three.
+// The changes. A request ends with one of the last four.
 const (
 	Admitted   What = iota // an engine has begun it, for the first time or again
 	Progressed             // Generated has grown
 	Completed              // its last tokens came out
 	TurnedAway             // no worker takes it
 	Orphaned               // its worker is gone
+	Departed               // it was cancelled, and is in no engine any more
 )
 
 // NewService builds an idle deployment with empty caches. Decisions, when set, gets every decision of the program
@@ -126,15 +135,17 @@ func (s *Service) Cancel(q *Request) {
 	}
 	q.live = nil
 	s.stopDecoding(l)
-	if l.stage == nowhere { // on its way to its frontend
+	c := cancelled{request: q}
+	switch l.stage {
+	case nowhere: // on its way to its frontend
 		l.gone = true
-		return
+	case atEngine:
+		c.held = l
+		fallthrough
+	default:
+		s.abandon(l)
 	}
-	atEngine := l.stage == atEngine
-	s.abandon(l)
-	if atEngine {
-		s.gone = append(s.gone, l)
-	}
+	s.gone = append(s.gone, c)
 }
 
 // Next is when the state changes next if nobody submits or cancels; engine.Never if it does not. While requests decode
@@ -188,14 +199,44 @@ func (s *Service) Advance(now time.Duration) ([]Change, error) {
 	for rank := range s.decoding {
 		s.count(rank)
 	}
-	s.gone = slices.DeleteFunc(s.gone, func(l *live) bool {
-		if l.Left() {
-			s.freeLive(l)
-		}
-		return l.Left()
-	})
+	s.depart()
 	return s.changes, nil
 }
+
+// depart tells of the cancelled requests that no engine holds any more.
+func (s *Service) depart() {
+	s.gone = slices.DeleteFunc(s.gone, func(c cancelled) bool {
+		if l := c.held; l != nil {
+			if !l.Left() {
+				return false
+			}
+			s.publish(int(l.worker)) // what it leaves in the cache
+			s.freeLive(l)
+		}
+		s.changes = append(s.changes, Change{Request: c.request, What: Departed, At: s.now})
+		return true
+	})
+}
+
+// RankLoad is what a rank has to do.
+type RankLoad struct {
+	// Running requests hold KV blocks, Waiting ones do not yet.
+	Running, Waiting int
+	// Used counts the blocks that requests hold, of Blocks.
+	Used, Blocks int
+}
+
+// Load returns the load of a rank.
+func (s *Service) Load(rank int) RankLoad {
+	e := s.engines[rank]
+	return RankLoad{Running: e.Running(), Waiting: e.Waiting(), Used: e.UsedBlocks(), Blocks: s.plan.Blocks}
+}
+
+// Kept is the number of requests that program schedulers and routers keep from the engines.
+func (s *Service) Kept() int { return s.kept() }
+
+// Scheduler sums up the program schedulers of all frontends; nil without any.
+func (s *Service) Scheduler() *thunderagent.Stats { return s.schedulerStats() }
 
 // handle does what an event says.
 func (s *Service) handle(e event) {
@@ -217,11 +258,12 @@ func (s *Service) count(rank int) {
 	if s.now < s.tokens[rank] {
 		return
 	}
+	at := s.tokens[rank]
 	s.tokens[rank] = s.engines[rank].StepEnd(s.now)
 	for _, l := range s.decoding[rank] {
 		if n := s.generatedBy(l); n > l.asked.Generated {
+			s.changes = append(s.changes, Change{Request: l.asked, What: Progressed, At: at, Before: l.asked.Generated})
 			l.asked.Generated = n
-			s.tell(l, Progressed)
 		}
 	}
 }
@@ -248,14 +290,14 @@ func (s *Service) firstToken(l *live) {
 
 func (s *Service) finished(l *live) {
 	q := l.asked
+	s.changes = append(s.changes, Change{Request: q, What: Completed, At: s.now, Before: q.Generated})
 	q.Generated, q.Preemptions = l.Output, l.Preemptions
 	s.stopDecoding(l)
-	s.tell(l, Completed)
 	s.leaveFor(l, true)
 }
 
 func (s *Service) refused(l *live, why string) {
-	s.changes = append(s.changes, Change{l.asked, TurnedAway, s.now, why})
+	s.changes = append(s.changes, Change{Request: l.asked, What: TurnedAway, At: s.now, Why: why})
 	s.leaveFor(l, false)
 }
 

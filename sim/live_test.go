@@ -148,7 +148,24 @@ func TestServiceCancel(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	var live []*Request
-	now := time.Duration(0)
+	now, asked, departed := time.Duration(0), 0, 0
+	cancel := func(q *Request) {
+		if q.live != nil {
+			asked++
+		}
+		s.Cancel(q)
+	}
+	advance := func(now time.Duration) {
+		changes, err := s.Advance(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			if c.What == Departed {
+				departed++
+			}
+		}
+	}
 	for i := range 3000 {
 		input := 1 + rng.Int32N(2000)
 		q := &Request{Session: uint64(i % 50), Parent: uint64(i % 50), Named: i%3 > 0, Input: input, Output: rng.Int32N(50), Hints: trace.Hints{},
@@ -157,26 +174,25 @@ func TestServiceCancel(t *testing.T) {
 		live = append(live, q)
 		if rng.IntN(2) == 0 {
 			k := rng.IntN(len(live))
-			s.Cancel(live[k])
+			cancel(live[k])
 			live[k] = live[len(live)-1]
 			live = live[:len(live)-1]
 		}
 		now += time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
-		if _, err := s.Advance(now); err != nil {
-			t.Fatal(err)
-		}
+		advance(now)
 		if err := s.engines[0].Check(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, q := range live {
-		s.Cancel(q)
+		cancel(q)
 	}
-	if _, err := s.Advance(now + time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	advance(now + time.Minute)
 	if e := s.engines[0]; e.Waiting()+e.Running() > 0 || s.inFlight != 0 || len(s.gone) > 0 || len(s.decoding[0]) > 0 {
 		t.Errorf("%d wait, %d run, %d are in flight, %d gone, %d decode; want none", e.Waiting(), e.Running(), s.inFlight, len(s.gone), len(s.decoding[0]))
+	}
+	if departed == 0 || departed != asked {
+		t.Errorf("%d of %d cancelled requests departed", departed, asked)
 	}
 	if len(s.idle) != len(s.lives) {
 		t.Errorf("%d of %d slots are free", len(s.idle), len(s.lives))

@@ -194,6 +194,9 @@ func New(o Options, cost *models.StepCost, kv kvcache.Options, history *History)
 // Evicted is the number of cached blocks that were taken for other tokens.
 func (e *Engine) Evicted() int64 { return e.kv.Evicted }
 
+// UsedBlocks is the number of KV blocks that requests hold.
+func (e *Engine) UsedBlocks() int { return e.kv.Used() }
+
 // Next is when the steps in flight end; Never when there are none.
 func (e *Engine) Next() time.Duration {
 	if !e.busy {
