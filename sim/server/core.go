@@ -227,12 +227,21 @@ func (st *stream) notify() {
 	}
 }
 
-// take returns what the handler has to write, reusing buf for it.
-func (st *stream) take(buf []time.Duration) (due []time.Duration, over bool, failure *wire.Error) {
+// news is what the core has told of a stream since its handler looked last.
+type news struct {
+	due     []time.Duration
+	cached  int32
+	over    bool
+	failure *wire.Error
+}
+
+// take returns the news. It reuses the memory of the last ones.
+func (st *stream) take(last news) news {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	due, st.due = st.due, buf[:0]
-	return due, st.over, st.failure
+	now := news{st.due, st.cached, st.over, st.failure}
+	st.due = last.due[:0]
+	return now
 }
 
 // turnedAway is the answer to a request that no worker takes: 529 where it may come again soon, as Dynamo's frontend

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -160,4 +162,44 @@ func TestParseFault(t *testing.T) {
 	if e := wire.ParseError(r.status, []byte(r.body)); r.status != 400 || !strings.Contains(e.Message, HeaderFault) {
 		t.Errorf("an unknown fault in a header: %v", e)
 	}
+}
+
+func FuzzParseFaults(f *testing.F) {
+	f.Add("slow:5ms,every=3; status:429;;crlf")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := ParseFaults(text)
+		if err == nil {
+			behave(3, list)
+		}
+	})
+}
+
+// FuzzRead: no body may crash the server.
+func FuzzRead(f *testing.F) {
+	d := deployment()
+	d.Engine.MaxModelLen = 500
+	p, err := d.Resolve()
+	if err != nil {
+		f.Fatal(err)
+	}
+	s, err := New(p, Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"prompt":[1,2],"max_tokens":3,"seed":1,"priority":-5,"cache_salt":"a","nvext":{"agent_hints":{"osl":9}}}`), false)
+	f.Add([]byte(`{"messages":[{"role":"user","content":"a"}],"tools":[{}],"min_tokens":2}`), true)
+	f.Fuzz(func(t *testing.T, body []byte, chat bool) {
+		dialect := wire.Completions
+		if chat {
+			dialect = wire.Chat
+		}
+		r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
+		j, e := s.read(r, dialect, 0, 1, newBehaviour())
+		if (j == nil) == (e == nil) {
+			t.Fatalf("%q: job %v, error %v", body, j, e)
+		}
+		if j != nil && (j.stream.request.Input < 1 || j.stream.request.Output < 1 || int(j.stream.request.Input+j.stream.request.Output) > 500) {
+			t.Fatalf("%q: a request of %d + %d tokens", body, j.stream.request.Input, j.stream.request.Output)
+		}
+	})
 }

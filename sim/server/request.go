@@ -142,6 +142,8 @@ func (s *Server) size(j *job) *wire.Error {
 	case given && limit > most-input:
 		return badRequest("'max_tokens' or 'max_completion_tokens' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens (%d > %d - %d).",
 			limit, most, input, limit, most, input)
+	case !given && len(j.output.forced) > 0:
+		limit = min(int64(len(j.output.forced)), most-input)
 	case !given && j.Dialect == wire.Completions:
 		limit = min(defaultMaxTokens, most-input)
 	case !given:

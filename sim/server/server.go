@@ -99,6 +99,9 @@ func New(p *sim.Plan, o Options) (*Server, error) {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "agentsim")
+	if id := r.Header.Get(wire.HeaderRequestID); id != "" {
+		w.Header().Set(wire.HeaderRequestID, id)
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	s.mux.ServeHTTP(w, r)
 }
