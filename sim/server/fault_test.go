@@ -212,3 +212,30 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A deployment whose tokens take a while from the engine to the client delays each of them, and nobody else.
+func TestTokensWait(t *testing.T) {
+	p, err := deployment().Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{Answer: wire.Answer{Stream: true}, body: &wire.Request{}, behaviour: newBehaviour(), stream: &stream{}}
+	j.stream.request.Output = 3
+	rec := httptest.NewRecorder()
+	begun := s.clock.now()
+	if !s.writeTokens(context.Background(), j.writer(rec), []time.Duration{begun, begun + 20*time.Millisecond, begun + 40*time.Millisecond}) {
+		t.Fatal("the answer does not go on")
+	}
+	if took := s.clock.now() - begun; took < 40*time.Millisecond || strings.Count(rec.Body.String(), "data: ") != 3 {
+		t.Errorf("tokens that are due after 40 ms came after %v: %q", took, rec.Body)
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	if s.writeTokens(gone, j.writer(rec), []time.Duration{s.clock.now() + time.Hour}) {
+		t.Error("tokens are written for a client that has gone")
+	}
+}
