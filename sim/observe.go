@@ -28,6 +28,12 @@ const (
 	Denied     What = "refused"      // Why
 )
 
+// What only a Service tells of.
+const (
+	Progressed What = "progressed" // it has generated more tokens
+	Departed   What = "departed"   // it was cancelled, and is in no engine any more
+)
+
 // Event is something that happened to a call.
 type Event struct {
 	At   time.Duration

@@ -125,7 +125,7 @@ with its tool calls and all its subagents.`,
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
-	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g), newCalibrate(g), newConfig(g))
+	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g), newCalibrate(g), newConfig(g), newServe(g))
 	return root
 }
 
