@@ -11,7 +11,7 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// Answer is what became of a request. Times count from the start of the replay, or are None; token counts are
+// Answer is what became of a request. Times count from the client's Start, or are None; token counts are
 // trace.Unknown where the server does not tell them.
 type Answer struct {
 	// Sent is before the request is handed to the transport, Connected when it has a connection, Wrote when the request

@@ -48,8 +48,6 @@ type Options struct {
 	OpenEnded bool
 	// TokenIDs asks for the ids of generated tokens.
 	TokenIDs bool
-	// Now is the time since the start of the replay.
-	Now func() time.Duration
 }
 
 const (
@@ -66,13 +64,14 @@ type Client struct {
 	options   Options
 	bases     []string
 	transport *http.Transport
+	start     time.Time
 	// dropped are the fields that a server refused, as bits.
 	dropped atomic.Uint32
 }
 
 // New returns a client. Errors name the URL or option that is wrong.
 func New(o Options) (*Client, error) {
-	c := &Client{options: o}
+	c := &Client{options: o, start: time.Now()}
 	if o.Endpoint == "" {
 		c.options.Endpoint = Completions
 	}
@@ -128,6 +127,12 @@ func (c *Client) Servers() int { return len(c.bases) }
 // Base is the URL of a server, without a trailing slash.
 func (c *Client) Base(server int) string { return c.bases[server] }
 
+// Start lets the times of answers count from now on. No request may be under way.
+func (c *Client) Start() { c.start = time.Now() }
+
+// Now is the time since Start, or since the client was made.
+func (c *Client) Now() time.Duration { return time.Since(c.start) }
+
 // Close closes connections that are not in use.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
@@ -135,10 +140,10 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 func (c *Client) Do(ctx context.Context, r *Request) *Answer {
 	for {
 		a := newAnswer()
-		a.Sent = c.options.Now()
+		a.Sent = c.Now()
 		used := c.dropped.Load()
 		c.once(ctx, r, used, a)
-		a.End = c.options.Now()
+		a.End = c.Now()
 		if a.Err == nil || !c.drop(a.Err, used) || ctx.Err() != nil {
 			a.redact(c.options.Key)
 			return a
@@ -153,7 +158,7 @@ func (c *Client) once(ctx context.Context, r *Request, dropped uint32, a *Answer
 	defer cancel(nil)
 	limit := newLimit(cancel, c.options.FirstTimeout, c.options.IdleTimeout)
 	defer limit.stop()
-	conn := &connection{now: c.options.Now, connected: None, wrote: None, firstByte: None}
+	conn := &connection{now: c.Now, connected: None, wrote: None, firstByte: None}
 	defer conn.copy(a)
 	req, err := c.request(conn.trace(ctx), r, dropped)
 	if err != nil {
@@ -177,7 +182,7 @@ func (c *Client) once(ctx context.Context, r *Request, dropped uint32, a *Answer
 		c.refused(a, resp, body)
 		return
 	}
-	read := &streamReader{answer: a, now: c.options.Now, limit: limit}
+	read := &streamReader{answer: a, now: c.Now, limit: limit}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		read.whole(ctx, body)
 	} else {

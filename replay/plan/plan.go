@@ -95,8 +95,14 @@ func New(w *trace.Workload, o Options) (*Plan, error) {
 	if p.Calls == 0 {
 		return nil, fmt.Errorf("planning the replay: no call of the trace is left (from, to or sessions select none of its %d)", len(w.Calls))
 	}
+	if p.Calls > maxCalls {
+		return nil, fmt.Errorf("planning the replay: loop %d makes %d requests, want at most %d", o.Loop, p.Calls, maxCalls)
+	}
 	return p, nil
 }
+
+// maxCalls bounds the requests of a replay.
+const maxCalls = 50_000_000
 
 func (o *Options) check() error {
 	switch {
@@ -255,4 +261,22 @@ func (p *Plan) gap(delay time.Duration) time.Duration {
 func (p *Plan) Parent(session int32) (int32, bool) {
 	parent := p.parents[session]
 	return parent, parent != session
+}
+
+// CallsOf is the number of calls of a program that are sent in one run of it.
+func (p *Plan) CallsOf(program int32) int {
+	n := 0
+	pr := &p.Workload.Programs[program]
+	for _, kept := range p.kept[pr.First:pr.Last] {
+		if kept {
+			n++
+		}
+	}
+	return n
+}
+
+// Cut tells that some calls of a program are not sent.
+func (p *Plan) Cut(program int32) bool {
+	pr := &p.Workload.Programs[program]
+	return p.CallsOf(program) < int(pr.Last-pr.First)
 }

@@ -120,3 +120,24 @@ func (p *Plan) endlessHits(order []int32, blockSize int, outputs bool) int64 {
 	}
 	return hits
 }
+
+// LongerThan counts the calls of one repetition with more than limit tokens, prompt and output together.
+func (p *Plan) LongerThan(limit int) int {
+	n := 0
+	for i, kept := range p.kept {
+		if c := &p.Workload.Calls[i]; kept && int(c.Input)+int(c.Output) > limit {
+			n++
+		}
+	}
+	return n
+}
+
+// Unserved returns a recorded model that is not among the names, or "".
+func (p *Plan) Unserved(names []string) string {
+	for i, kept := range p.kept {
+		if model := p.Workload.Calls[i].Turn.Model; kept && !slices.Contains(names, model) {
+			return model
+		}
+	}
+	return ""
+}

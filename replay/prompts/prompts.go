@@ -4,8 +4,10 @@
 package prompts
 
 import (
+	"cmp"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -77,8 +79,13 @@ func (m *Maker) Prompt(call int32, copy uint32) *Prompt {
 // Probe returns a prompt of about tokens tokens that shares nothing with others of another number.
 func (m *Maker) Probe(number uint64, tokens int32) *Prompt {
 	p := m.along(nil, tokens)
-	p.add(piece{seed: hash.Combine(hash.Combine(m.salt, math.MaxUint64), number), to: tokens - int32(m.scale.Overhead)})
+	p.add(piece{seed: hash.Combine(hash.Combine(m.salt, math.MaxUint64), number), to: max(1, tokens-int32(m.scale.Overhead))})
 	return p
+}
+
+// Text returns a prompt of a given text of words.
+func Text(text string) *Prompt {
+	return &Prompt{alphabet: &Alphabet{}, pieces: []piece{{text: []byte(text)}}, length: int64(len(text))}
 }
 
 // along makes a prompt of the spans of single tokens on a path. The server's own tokens stand before it.
@@ -245,6 +252,7 @@ func (m *Maker) Generated(call int32, copy uint32, ids []uint32) {
 			continue
 		}
 		m.live[s.Key] = append(m.live[s.Key], splice{from: from, ids: ids[from-c.Input : s.To-c.Input]})
+		slices.SortFunc(m.live[s.Key], func(a, b splice) int { return cmp.Compare(a.from, b.from) })
 	}
 }
 
