@@ -316,11 +316,19 @@ func (b *batch) failure() error {
 
 // showProgress draws a bar on a terminal while calls end, and returns how to stop it.
 func showProgress(g *Global, done *atomic.Int64, total int) func() {
+	return drawBar(g, total, func(bar *progressbar.ProgressBar) {
+		bar.Describe("simulating")
+		_ = bar.Set64(min(done.Load(), int64(total)))
+	})
+}
+
+// drawBar draws a bar on a terminal, updated five times a second, and returns how to stop it.
+func drawBar(g *Global, total int, update func(*progressbar.ProgressBar)) func() {
 	if !g.Terminal {
 		return func() {}
 	}
-	bar := progressbar.NewOptions64(int64(total), progressbar.OptionSetWriter(g.Stderr), progressbar.OptionSetDescription("simulating"),
-		progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+	bar := progressbar.NewOptions64(int64(total), progressbar.OptionSetWriter(g.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -329,7 +337,7 @@ func showProgress(g *Global, done *atomic.Int64, total int) func() {
 		for {
 			select {
 			case <-tick.C:
-				_ = bar.Set64(min(done.Load(), int64(total)))
+				update(bar)
 			case <-quit:
 				_ = bar.Finish()
 				return
