@@ -2,6 +2,7 @@ package prompts
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 )
 
@@ -57,7 +58,8 @@ func Words(words []string) (*Alphabet, error) {
 
 // append adds the symbol that a 64-bit draw picks.
 func (a *Alphabet) append(buf []byte, draw uint64) []byte {
-	at := int(draw%a.count) * a.width
+	pick, _ := bits.Mul64(draw, a.count) // draw/2^64 of the way
+	at := int(pick) * a.width
 	return append(buf, a.symbols[at:at+a.width]...)
 }
 
