@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/agentsim/agentsim/router"
-	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/hash"
 	"github.com/agentsim/agentsim/trace/report"
@@ -79,11 +78,10 @@ func (r *run) dispatch(e event) {
 	l := r.newLive()
 	l.inst, l.call, l.record, l.cameAt = e.inst, e.call, record, r.now
 	r.prepare(l, c)
-	r.inFlight++
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
 		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
 	}
-	r.enter(l)
+	r.begin(l)
 }
 
 // prepare fills in what engine, router and program scheduler need to know of a call.
@@ -117,6 +115,7 @@ func (r *run) prepare(l *live, c *trace.Call) {
 	}
 	l.labelled = r.labelled(l, c)
 	l.final = r.final(l.call, c)
+	l.pin = l.inst.program % int32(p.Ranks)
 	if r.continuum != nil {
 		r.continuum.returned(r.now, l.Session)
 	}
@@ -146,22 +145,16 @@ func (r *run) path(c *trace.Call, copy uint32, buf []trace.Span) []trace.Span {
 	return buf
 }
 
-func (r *run) newLive() *live {
-	r.seq++
-	if n := len(r.idle); n > 0 {
-		l := r.lives[r.idle[n-1]]
-		r.idle = r.idle[:n-1]
-		*l = live{Request: engine.Request{ID: l.ID, Path: l.Path}, seq: r.seq}
-		return l
-	}
-	l := &live{Request: engine.Request{ID: int32(len(r.lives))}, seq: r.seq}
-	r.lives = append(r.lives, l)
-	return l
-}
-
-func (r *run) freeLive(l *live) {
-	l.seq = 0
-	r.idle = append(r.idle, l.ID)
+// refused ends a call that no worker takes.
+func (r *run) refused(l *live, why string) {
+	rec := &r.requests[l.record]
+	rec.Status, rec.End = report.Rejected, r.now
+	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
+	r.result.refuse(why)
+	inst, call := l.inst, l.call
+	r.end(l, false)
+	inst.lost = true
+	r.callEnded(inst, call, r.now)
 }
 
 // complete records a call whose last token the client sees at end.
@@ -175,9 +168,7 @@ func (r *run) complete(l *live, end time.Duration) {
 	inst.record.Queued += rec.Admitted - rec.Arrival - rec.Held
 	inst.record.Paused += rec.Held
 	r.retain(l)
-	r.leave(l, true)
-	r.inFlight--
-	r.freeLive(l)
+	r.end(l, true)
 	r.callEnded(inst, call, end)
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/engine"
-	"github.com/agentsim/agentsim/trace/report"
 )
 
 // desk is one frontend: the program scheduler, which may hold requests, and behind it the router with its queue. On
@@ -36,8 +35,9 @@ const (
 // schedulerFull is why a program scheduler turns a request away; routers have reasons of their own.
 const schedulerFull = "program scheduler full"
 
-// newDesks builds the frontends. Their tables ask the engines of the fleet for what requests have generated.
-func (r *run) newDesks(p *Plan) error {
+// newDesks builds the frontends, with or without program schedulers. Their tables ask the engines of the fleet for what
+// requests have generated.
+func (s *service) newDesks(p *Plan, schedulers bool, decided func(thunderagent.Event)) error {
 	for i := range p.Router.Frontends {
 		d := &desk{index: i}
 		var err error
@@ -45,36 +45,36 @@ func (r *run) newDesks(p *Plan) error {
 			return err
 		}
 		d.router.Tokens = func(q *router.Request) int32 {
-			l := r.lives[q.ID]
+			l := s.lives[q.ID]
 			if l.stage != atEngine { // placed just now
 				return 0
 			}
-			return r.engines[l.worker].Tokens(r.now, &l.Request)
+			return s.engines[l.worker].Tokens(s.now, &l.Request)
 		}
-		if p.scheduler != nil && !r.options.private {
-			if d.table, err = thunderagent.New(*p.scheduler, p.tableCapacity(), r.generated(i+1)); err != nil {
+		if p.scheduler != nil && schedulers {
+			if d.table, err = thunderagent.New(*p.scheduler, p.tableCapacity(), s.generated(i+1)); err != nil {
 				return err
 			}
-			d.table.Observe(r.decided)
+			d.table.Observe(decided)
 		}
-		r.desks = append(r.desks, d)
+		s.desks = append(s.desks, d)
 	}
 	return nil
 }
 
 // generated tells the table of a frontend what its requests have generated. They are a group in the engines.
-func (r *run) generated(group int) thunderagent.Live {
+func (s *service) generated(group int) thunderagent.Live {
 	return thunderagent.Live{
-		Worker:  func(worker int) int64 { return r.engines[worker].Generated(r.now, group) },
-		Request: func(q *thunderagent.Request) int32 { return r.generatedBy(r.lives[q.ID]) },
+		Worker:  func(worker int) int64 { return s.engines[worker].Generated(s.now, group) },
+		Request: func(q *thunderagent.Request) int32 { return s.generatedBy(s.lives[q.ID]) },
 	}
 }
 
-func (r *run) generatedBy(l *live) int32 {
+func (s *service) generatedBy(l *live) int32 {
 	if l.stage != atEngine {
 		return 0
 	}
-	return r.engines[l.worker].GeneratedBy(r.now, &l.Request)
+	return s.engines[l.worker].GeneratedBy(s.now, &l.Request)
 }
 
 // tableCapacity is what each rank publishes to the program scheduler: nothing with its gates off, and then it lets all go.
@@ -89,149 +89,134 @@ func (p *Plan) tableCapacity() []thunderagent.Capacity {
 }
 
 // desk returns the frontend of a session.
-func (r *run) desk(session uint64) *desk {
-	if len(r.desks) == 1 {
-		return r.desks[0]
+func (s *service) desk(session uint64) *desk {
+	if len(s.desks) == 1 {
+		return s.desks[0]
 	}
-	h, _ := bits.Mul64(session*0x9e3779b97f4a7c15, uint64(len(r.desks)))
-	return r.desks[h]
+	h, _ := bits.Mul64(session*0x9e3779b97f4a7c15, uint64(len(s.desks)))
+	return s.desks[h]
 }
 
 // enter lets a request come to its desk.
-func (r *run) enter(l *live) {
-	if !r.gate.admit(l) {
+func (s *service) enter(l *live) {
+	if !s.gate.admit(l) {
 		l.stage = atGate
 		return
 	}
-	d := r.desk(l.route.Session)
+	d := s.desk(l.route.Session)
 	if d.table == nil || !l.labelled {
-		r.submit(d, l)
+		s.submit(d, l)
 		return
 	}
 	l.stage = atTable
 	l.ticket = thunderagent.Request{ID: l.ID, Session: l.route.Session, Input: l.Input,
-		Final: l.final && r.plan.scheduler.Final != "swallow", Pin: -1, Path: l.Path, PromptBlocks: l.route.PromptBlocks}
-	if r.plan.scheduler.SharedPrefixBudget { // which goes with clients that choose the worker
-		l.ticket.Pin = l.inst.program % int32(r.plan.Ranks)
+		Final: l.final && s.plan.scheduler.Final != "swallow", Pin: -1, Path: l.Path, PromptBlocks: l.route.PromptBlocks}
+	if s.plan.scheduler.SharedPrefixBudget { // which goes with clients that choose the worker
+		l.ticket.Pin = l.pin
 	}
-	releases, err := d.table.Arrive(r.now, &l.ticket)
+	releases, err := d.table.Arrive(s.now, &l.ticket)
 	if err != nil { // its limit on requests: all else was checked
-		r.refuse(l, schedulerFull)
+		s.client.refused(l, schedulerFull)
 		return
 	}
 	l.tracked = true
-	r.release(d, releases)
+	s.release(d, releases)
 }
 
 // release submits what the program scheduler lets go.
-func (r *run) release(d *desk, releases []thunderagent.Release) {
+func (s *service) release(d *desk, releases []thunderagent.Release) {
 	for _, rel := range append([]thunderagent.Release(nil), releases...) { // refusing one asks the table again
 		if rel.Swallowed {
 			continue
 		}
-		l := r.lives[rel.Request.ID]
+		l := s.lives[rel.Request.ID]
 		l.route.Pinned, l.route.Preferred = rel.Worker, rel.Target
 		l.route.PriorityJump += rel.PriorityJump.Seconds()
 		l.held += rel.Held
 		if !rel.Request.Final {
 			l.Group = int32(d.index) + 1
 		}
-		r.submit(d, l)
+		s.submit(d, l)
 	}
 }
 
 // submit hands a request to the router.
-func (r *run) submit(d *desk, l *live) {
-	l.stage, l.submitted = atRouter, r.now
-	r.place(d, d.router.Submit(r.now, &l.route))
+func (s *service) submit(d *desk, l *live) {
+	l.stage, l.submitted = atRouter, s.now
+	s.place(d, d.router.Submit(s.now, &l.route))
 }
 
 // drain lets the routers dispatch what waits, once the step ends of this instant have freed workers.
-func (r *run) drain() {
-	for _, d := range r.desks {
+func (s *service) drain() {
+	for _, d := range s.desks {
 		if d.router.Waiting() > 0 {
-			r.place(d, d.router.Drain(r.now))
+			s.place(d, d.router.Drain(s.now))
 		}
 	}
 }
 
 // place does what the router decided.
-func (r *run) place(d *desk, decisions []router.Decision) {
+func (s *service) place(d *desk, decisions []router.Decision) {
 	var refused []router.Decision
 	for _, dec := range decisions {
-		l := r.lives[dec.Request.ID]
+		l := s.lives[dec.Request.ID]
 		if dec.Rejected != router.Placed {
 			refused = append(refused, dec)
 			continue
 		}
-		r.fruitless = 0
 		l.stage, l.worker = atEngine, int32(dec.Worker)
-		l.queued += r.now - l.submitted
-		r.requests[l.record].Worker = l.worker
+		l.queued += s.now - l.submitted
+		s.client.placed(l)
 		if l.tracked {
-			d.table.Sent(r.now, &l.ticket, l.worker)
+			d.table.Sent(s.now, &l.ticket, l.worker)
 		}
-		r.engines[dec.Worker].Enqueue(r.now, &l.Request)
-		r.touch(dec.Worker, r.now)
+		s.engines[dec.Worker].Enqueue(s.now, &l.Request)
+		s.touch(dec.Worker, s.now)
 	}
 	for _, dec := range refused {
-		r.refuse(r.lives[dec.Request.ID], dec.Rejected.String())
+		s.client.refused(s.lives[dec.Request.ID], dec.Rejected.String())
 	}
 }
 
 // leave takes a request that ended from its desk; answered requests leave their programs acting.
-func (r *run) leave(l *live, answered bool) {
-	d := r.desk(l.route.Session)
+func (s *service) leave(l *live, answered bool) {
+	d := s.desk(l.route.Session)
 	if l.stage == atGate {
-		r.gate.forget(l)
+		s.gate.forget(l)
 	}
 	if l.stage >= atRouter {
-		d.router.Done(r.now, &l.route)
+		d.router.Done(s.now, &l.route)
 	}
 	if l.tracked {
 		l.tracked = false
 		if answered {
-			r.release(d, d.table.Complete(r.now, &l.ticket, l.Input+l.Output))
-			r.bidFarewell(d, l)
+			s.release(d, d.table.Complete(s.now, &l.ticket, l.Input+l.Output))
+			s.bidFarewell(d, l)
 		} else {
-			r.release(d, d.table.Abort(r.now, &l.ticket))
+			s.release(d, d.table.Abort(s.now, &l.ticket))
 		}
 	}
 }
 
 // bidFarewell sends what ends a session, after its last answer, where the scheduler wants a request of its own for that.
-func (r *run) bidFarewell(d *desk, l *live) {
-	if l.final && r.plan.scheduler.Final == "swallow" {
+func (s *service) bidFarewell(d *desk, l *live) {
+	if l.final && s.plan.scheduler.Final == "swallow" {
 		last := thunderagent.Request{Session: l.route.Session, Final: true, Pin: -1}
-		if releases, err := d.table.Arrive(r.now, &last); err == nil {
-			r.release(d, releases)
+		if releases, err := d.table.Arrive(s.now, &last); err == nil {
+			s.release(d, releases)
 		}
 	}
 }
 
-// refuse ends a request that no worker takes.
-func (r *run) refuse(l *live, why string) {
-	rec := &r.requests[l.record]
-	rec.Status, rec.End = report.Rejected, r.now
-	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
-	r.result.refuse(why)
-	r.leave(l, false)
-	r.inFlight--
-	inst, call := l.inst, l.call
-	r.freeLive(l)
-	inst.lost = true
-	r.callEnded(inst, call, r.now)
-}
-
 // nextTick is when a program scheduler is due next, engine.Never when none is. With nothing else to come, ticks matter
 // only while they hold requests.
-func (r *run) nextTick() time.Duration {
+func (s *service) nextTick() time.Duration {
 	at := engine.Never
-	for _, d := range r.desks {
+	for _, d := range s.desks {
 		if d.table == nil {
 			continue
 		}
-		if due, ok := d.table.NextTick(r.now); ok {
+		if due, ok := d.table.NextTick(s.now); ok {
 			at = min(at, due)
 		}
 	}
@@ -239,50 +224,50 @@ func (r *run) nextTick() time.Duration {
 }
 
 // tick lets the program schedulers that are due look at their tables.
-func (r *run) tick() {
-	for _, d := range r.desks {
+func (s *service) tick() {
+	for _, d := range s.desks {
 		if d.table == nil {
 			continue
 		}
-		if due, ok := d.table.NextTick(r.now); ok && due == r.now {
-			r.release(d, d.table.Tick(r.now))
+		if due, ok := d.table.NextTick(s.now); ok && due == s.now {
+			s.release(d, d.table.Tick(s.now))
 		}
 	}
 }
 
-// publish passes the KV events of an engine's step to the routers.
-func (r *run) publish(worker int) {
-	events := r.engines[worker].Events()
-	if r.down[worker] {
-		return
-	}
-	for _, ev := range events {
-		for _, d := range r.desks {
+// publish passes the KV events of an engine's step to the routers, unless its worker is gone, and to the client.
+func (s *service) publish(worker int) {
+	for _, ev := range s.engines[worker].Events() {
+		s.client.cached(ev)
+		if s.down[worker] {
+			continue
+		}
+		for _, d := range s.desks {
 			if ev.Removed {
-				d.router.Removed(r.now, worker, ev.Span)
+				d.router.Removed(s.now, worker, ev.Span)
 			} else {
-				d.router.Stored(r.now, worker, ev.Span)
+				d.router.Stored(s.now, worker, ev.Span)
 			}
 		}
 	}
 }
 
 // schedulerStats sums up the tables of all desks; nil when there are none.
-func (r *run) schedulerStats() *thunderagent.Stats {
-	if r.desks[0].table == nil {
+func (s *service) schedulerStats() *thunderagent.Stats {
+	if s.desks[0].table == nil {
 		return nil
 	}
 	var sum thunderagent.Stats
-	for _, d := range r.desks {
-		sum.Add(d.table.Stats(r.now))
+	for _, d := range s.desks {
+		sum.Add(d.table.Stats(s.now))
 	}
 	return &sum
 }
 
 // kept counts the requests that desks keep from the engines.
-func (r *run) kept() int {
+func (s *service) kept() int {
 	n := 0
-	for _, l := range r.lives {
+	for _, l := range s.lives {
 		if l.seq != 0 && (l.stage == atGate || l.stage == atTable || l.stage == atRouter) {
 			n++
 		}

@@ -29,50 +29,55 @@ func (d *Deployment) checkFaults() error {
 }
 
 // strike does what a fault says to all ranks of a worker.
-func (r *run) strike(f Fault) {
-	ranks := r.plan.Parallelism.Data
+func (s *service) strike(f Fault) {
+	ranks := s.plan.Parallelism.Data
 	for rank := f.Worker * ranks; rank < (f.Worker+1)*ranks; rank++ {
-		if down := f.Action == "remove"; down != r.down[rank] {
-			r.down[rank] = down
+		if down := f.Action == "remove"; down != s.down[rank] {
+			s.down[rank] = down
 			if down {
-				r.lose(rank)
+				s.lose(rank)
 			} else {
-				r.regain(rank)
+				s.regain(rank)
 			}
 		}
 	}
-	for _, d := range r.desks {
-		r.place(d, d.router.Drain(r.now))
+	for _, d := range s.desks {
+		s.place(d, d.router.Drain(s.now))
 	}
 }
 
 // lose takes a rank from all desks and fails what runs there; clients try again while they have retries left.
-func (r *run) lose(rank int) {
-	for _, d := range r.desks {
+func (s *service) lose(rank int) {
+	for _, d := range s.desks {
 		d.router.Remove(rank)
 		if d.table != nil {
-			d.table.RemoveWorker(r.now, rank)
+			d.table.RemoveWorker(s.now, rank)
 		}
 	}
-	for _, l := range r.lives { // in order of their slots
+	for _, l := range s.lives { // in order of their slots
 		if l.seq != 0 && l.stage == atEngine && int(l.worker) == rank {
-			r.fail(l)
+			s.client.lost(l)
 		}
 	}
 }
 
 // regain brings a rank back.
-func (r *run) regain(rank int) {
-	r.engines[rank].Flush(r.now)
-	r.engines[rank].Events()
-	for _, d := range r.desks {
+func (s *service) regain(rank int) {
+	s.engines[rank].Flush(s.now)
+	for _, ev := range s.engines[rank].Events() {
+		s.client.cached(ev)
+	}
+	for _, d := range s.desks {
 		d.router.Add(rank)
 		if d.table != nil {
 			// The capacity was valid when the run began.
-			_ = d.table.SetWorker(rank, r.plan.tableCapacity()[rank])
+			_ = d.table.SetWorker(rank, s.plan.tableCapacity()[rank])
 		}
 	}
 }
+
+// lost is a call whose worker is gone.
+func (r *run) lost(l *live) { r.fail(l) }
 
 // fail ends a request that its client or its worker gave up, and sends it again if there are retries left.
 func (r *run) fail(l *live) {
@@ -80,19 +85,8 @@ func (r *run) fail(l *live) {
 	rec.Status, rec.End = report.Failed, r.now
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.copyCounts(l, rec)
-	if l.stage == atEngine {
-		r.engines[l.worker].Cancel(r.now, &l.Request)
-		r.touch(int(l.worker), r.now)
-	}
-	engine := l.stage == atEngine
-	r.leave(l, false)
-	r.inFlight--
 	inst, call, retries, record := l.inst, l.call, rec.Retries, l.record
-	if engine {
-		l.gone, l.seq = true, 0 // the slot is not reused: the engine may hold the request until its step ends
-	} else {
-		r.freeLive(l)
-	}
+	r.abandon(l)
 	if int(retries) < r.plan.Client.Retries {
 		r.resend(call, inst, record, retries+1)
 		return

@@ -126,10 +126,3 @@ func (r *run) callsTool(call int32) bool {
 	}
 	return false
 }
-
-// decided passes on what a program scheduler decides.
-func (r *run) decided(ev thunderagent.Event) {
-	if r.options.Decisions != nil {
-		r.options.Decisions(ev)
-	}
-}

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/sim/kvcache"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 )
@@ -82,33 +82,10 @@ func (r *Rejected) add(c *trace.Call) {
 	r.Tokens = max(r.Tokens, c.Input+c.Output)
 }
 
-// live is a call on its way through a desk and an engine.
-type live struct {
-	engine.Request
-	route  router.Request
-	ticket thunderagent.Request
-	inst   *instance
-	call   int32
-	record int32 // index in run.requests
-	worker int32
-	seq    uint64 // tells reuses of the slot apart
-	gone   bool   // the client gave up
-
-	stage    stage
-	labelled bool // it names its session
-	final    bool // it is the last of its session
-	tracked  bool // it is in the table of its desk
-	// cameAt is when it came to its desk, submitted when to the router. It was held and queued for so long.
-	cameAt, submitted, held, queued time.Duration
-}
-
-// run is the state of a simulation.
+// run is the state of a simulation, and the client of its service.
 type run struct {
-	*fleet
-	desks     []*desk
-	gate      gate
+	*service
 	continuum *continuum // nil: none
-	down      []bool     // by rank: its worker is gone
 	finals    marks      // whether the trace marks the ends of sessions
 	parents   []int32    // by session: its parent, or itself
 	// idleTicks counts ticks since anything else happened.
@@ -116,13 +93,8 @@ type run struct {
 	arrivals  *arrivals
 	w         *trace.Workload
 	options   Options
-	now       time.Duration
 	agenda    agenda
 	timeouts  deadlines
-	lives     []*live
-	idle      []int32
-	seq       uint64
-	inFlight  int
 	requests  []report.Request
 	programs  []report.Program
 	cut       []*instance // programs that time was up for
@@ -139,18 +111,14 @@ type run struct {
 // Run simulates a workload on a deployment. It fails when the context ends or the simulation cannot go on; the error
 // names what is stuck.
 func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, error) {
-	gaps := new(report.Gaps)
 	nodes := w.Nodes()
 	if o.private {
 		nodes = 0
 	}
-	r := &run{arrivals: newArrivals(p, w), parents: parents(w), w: w, options: o, down: make([]bool, p.Ranks),
-		result: &Result{Plan: p, Workload: w, Gaps: gaps}}
-	err := r.newDesks(p)
-	if err == nil {
-		r.fleet, err = newFleet(p, nodes, r.desks[0].router.WantsEvents())
-	}
-	if err != nil {
+	r := &run{arrivals: newArrivals(p, w), parents: parents(w), w: w, options: o,
+		result: &Result{Plan: p, Workload: w, Gaps: new(report.Gaps)}}
+	var err error
+	if r.service, err = newService(p, r, nodes, false, !o.private, o.Decisions); err != nil {
 		return nil, fmt.Errorf("building deployment %q: %w", p.Name, err)
 	}
 	r.arrivals.hold = r.arrivals.hold || o.hold
@@ -244,9 +212,7 @@ func (r *run) loop(ctx context.Context) error {
 			return fmt.Errorf("the clock overflows after %v: times of the trace or of the load are too long", r.now)
 		}
 		r.now = at
-		for worker, due := r.due.next(); due == r.now; worker, due = r.due.next() {
-			r.endStep(worker)
-		}
+		r.endSteps()
 		if len(r.borders) > 0 && r.borders[0] == r.now {
 			r.borders = r.borders[1:]
 			r.cutSteps()
@@ -267,56 +233,36 @@ func (r *run) loop(ctx context.Context) error {
 		if err := r.boundary(); err != nil {
 			return err
 		}
-	}
-}
-
-// boundary schedules the engines that are at a step boundary now. Arrivals may have cut a leap short at this very
-// instant; such an engine ends its step first.
-func (r *run) boundary() error {
-	for i := 0; i < len(r.dirty); i++ { // which grows by what a step's end lets go
-		if w := r.dirty[i]; r.engines[w].Next() == r.now {
-			r.endStep(w)
-			r.drain()
-		}
-	}
-	if err := r.schedule(r.now, r.scheduled); err != nil {
-		return err
-	}
-	if r.options.Check {
-		return r.check()
-	}
-	return nil
-}
-
-// endStep ends the steps of an engine and marks it for scheduling.
-func (r *run) endStep(worker int) {
-	e := r.engines[worker]
-	if e.Gaps = r.result.Gaps; r.passed[worker] != 1 {
-		e.Gaps = nil
-	}
-	outcomes := e.EndStep()
-	r.due.set(worker, engine.Never)
-	r.mark(worker)
-	r.publish(worker)
-	delay := r.plan.Cost.TokenDelay()
-	for _, o := range outcomes {
-		l := r.lives[o.Request.ID]
-		if l.gone {
-			continue
-		}
-		rec := &r.requests[l.record]
-		switch o.Kind {
-		case engine.FirstToken:
-			r.desk(l.route.Session).router.FirstToken(&l.route)
-			if l.Output > 0 && rec.FirstToken == report.None {
-				rec.FirstToken = r.now + delay
+		if r.options.Check {
+			if err := r.check(); err != nil {
+				return err
 			}
-		case engine.Finished:
-			r.complete(l, r.now+delay*time.Duration(l.Output))
 		}
 	}
-	r.passBorders(worker)
 }
+
+// placed notes where a request went.
+func (r *run) placed(l *live) {
+	r.fruitless = 0
+	r.requests[l.record].Worker = l.worker
+}
+
+// firstToken notes when the client sees the first token.
+func (r *run) firstToken(l *live) {
+	if rec := &r.requests[l.record]; l.Output > 0 && rec.FirstToken == report.None {
+		rec.FirstToken = r.now + r.plan.Cost.TokenDelay()
+	}
+}
+
+func (r *run) finished(l *live) {
+	r.complete(l, r.now+r.plan.Cost.TokenDelay()*time.Duration(l.Output))
+}
+
+// stepped passes the borders of the window that are behind an engine.
+func (r *run) stepped(worker int) { r.passBorders(worker) }
+
+// cached is for clients whose tree of prompts grows.
+func (r *run) cached(kvcache.Event) {}
 
 // cutSteps lets all engines pass a border of the window as soon as the step in flight ends.
 func (r *run) cutSteps() {
@@ -336,30 +282,27 @@ func (r *run) passBorders(worker int) {
 	if *passed == 0 && r.now >= w.From {
 		*passed = 1
 		e.Restart(r.now)
+		e.Gaps = r.result.Gaps
 	}
 	if *passed == 1 && w != (report.Window{}) && r.now >= w.To {
 		*passed = 2
+		e.Gaps = nil
 		r.result.Engines[worker] = e.Close(r.now)
 	}
 }
 
-// scheduled notes admissions.
-func (r *run) scheduled(outcomes []engine.Outcome) {
-	for _, o := range outcomes {
-		if o.Kind != engine.Admitted {
-			continue
-		}
-		if l := r.lives[o.Request.ID]; !l.gone {
-			if rec := &r.requests[l.record]; rec.Admitted == report.None {
-				rec.Admitted = r.now
-				rec.Hit = l.Hit
-				if r.continuum != nil {
-					r.continuum.waited(r.now - l.cameAt)
-				}
-				rec.Warm = min(l.Warmed, l.Hit)
-			}
-		}
+// admitted notes the first admission of a request.
+func (r *run) admitted(l *live) {
+	rec := &r.requests[l.record]
+	if rec.Admitted != report.None {
+		return
 	}
+	rec.Admitted = r.now
+	rec.Hit = l.Hit
+	if r.continuum != nil {
+		r.continuum.waited(r.now - l.cameAt)
+	}
+	rec.Warm = min(l.Warmed, l.Hit)
 }
 
 // handle does what an event says.

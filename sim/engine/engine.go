@@ -194,6 +194,9 @@ func New(o Options, cost *models.StepCost, kv kvcache.Options, history *History)
 // Evicted is the number of cached blocks that were taken for other tokens.
 func (e *Engine) Evicted() int64 { return e.kv.Evicted }
 
+// UsedBlocks is the number of KV blocks that requests hold.
+func (e *Engine) UsedBlocks() int { return e.kv.Used() }
+
 // Next is when the steps in flight end; Never when there are none.
 func (e *Engine) Next() time.Duration {
 	if !e.busy {
@@ -273,6 +276,14 @@ func (e *Engine) Tokens(now time.Duration, r *Request) int32 {
 // stepEnd is the end of the first n steps in flight.
 func (e *Engine) stepEnd(n int64) time.Duration {
 	return e.start + time.Duration((e.frac+e.span(n))/models.FixedPerNs)
+}
+
+// StepEnd is when the step that runs at now ends, the first of those in flight that is not over; Never when there is none.
+func (e *Engine) StepEnd(now time.Duration) time.Duration {
+	if !e.busy {
+		return Never
+	}
+	return e.stepEnd(min(e.stepsDone(now)+1, e.steps))
 }
 
 // span is the duration of the first n steps in flight.

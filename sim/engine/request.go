@@ -67,6 +67,9 @@ type Request struct {
 // allTokens is the most tokens that the request will have in the KV cache: that of the last one is never computed.
 func (r *Request) allTokens() int32 { return r.Input + max(r.limit-1, 0) }
 
+// Left tells whether the request is in no engine: it has finished, or it was cancelled and the step it was in has ended.
+func (r *Request) Left() bool { return r.state == idle }
+
 // Recomputed counts tokens computed again, by why their KV was gone.
 type Recomputed struct {
 	Preemption int32 // the request itself was preempted

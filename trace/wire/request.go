@@ -35,6 +35,8 @@ type Request struct {
 	Echo   bool            `json:"echo,omitempty"`
 	// Priority orders requests, the lowest first (vLLM's --scheduling-policy priority).
 	Priority *int64 `json:"priority,omitempty"`
+	// ForceTokens are the ids that the answer is to have (vLLM's trace_decode_token_ids, with --enable-trace-replay).
+	ForceTokens []uint32 `json:"trace_decode_token_ids,omitempty"`
 	// ReturnTokenIDs asks for the ids of prompt and answer. CacheSalt sets requests with another salt apart.
 	ReturnTokenIDs bool   `json:"return_token_ids,omitempty"`
 	CacheSalt      string `json:"cache_salt,omitempty"`

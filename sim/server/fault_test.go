@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/trace/wire"
+)
+
+// Each fault shows as the client of a real server would see it, and leaves all else as it should be.
+func TestFaults(t *testing.T) {
+	_, url := start(t, deployment(), Options{TimeScale: 20})
+	whole := func(r *reply) bool {
+		return r.status == 200 && r.err == nil && r.done && r.events == 6 && r.finish == "length" && r.counts()[2] == 6 && r.failure == nil
+	}
+	tests := []struct {
+		fault string
+		is    func(r *reply) bool
+	}{
+		{"", whole},
+		{"slow:60ms", func(r *reply) bool { return whole(r) && r.first >= 60*time.Millisecond }},
+		{"status:429;retry-after:7", func(r *reply) bool { return r.status == 429 && r.header.Get("Retry-After") == "7" }},
+		{"status", func(r *reply) bool { return r.status == 503 }},
+		{"refuse:min_tokens", func(r *reply) bool { return r.status == 400 && r.failure.Param == "min_tokens" }},
+		{"no-answer", func(r *reply) bool { return r.status == 200 && r.body == "" && r.events == 0 }},
+		{"plain", func(r *reply) bool {
+			return strings.Contains(r.body, `"object":"chat.completion"`) && r.counts()[2] == 6
+		}},
+		{"output:2", func(r *reply) bool { return r.events == 2 && r.counts()[2] == 2 && r.done }},
+		{"output:0", func(r *reply) bool { return r.events == 0 && r.counts()[2] == 0 && r.done }},
+		{"truncate:3", func(r *reply) bool { return whole(r) && r.counts()[0] == 3 }},
+		{"cut:2", func(r *reply) bool { return r.err != nil && !r.done && r.events == 1 }},
+		{"error:2", func(r *reply) bool {
+			return r.err == nil && r.events == 2 && r.failure != nil && r.failure.Message == "injected fault"
+		}},
+		{"error-event:2", func(r *reply) bool { return r.events == 2 && r.failure != nil }},
+		{"group:2", func(r *reply) bool { return r.events == 3 && r.counts()[2] == 6 && len(r.tokens) == 6 }},
+		{"group:4", func(r *reply) bool { return r.events == 2 && len(r.tokens) == 6 }},
+		{"reasoning", func(r *reply) bool {
+			return whole(r) && len(strings.Fields(r.reasoning)) == 3 && *r.usage.Reasoning == 3
+		}},
+		{"reasoning:reasoning", func(r *reply) bool { return whole(r) && len(strings.Fields(r.reasoning)) == 3 }},
+		{"reasoning;group:2", func(r *reply) bool {
+			return r.events == 4 && len(strings.Fields(r.reasoning)) == 3 && len(r.tokens) == 6
+		}},
+		{"tool-calls", func(r *reply) bool { return r.events == 6 && r.text == "" && r.finish == "tool_calls" }},
+		{"no-role", whole},
+		{"no-usage", func(r *reply) bool { return r.events == 6 && r.counts() == [3]int64{-1, -1, -1} && r.done }},
+		{"usage-each", whole},
+		{"wrong-usage:5", func(r *reply) bool { return r.events == 6 && r.counts()[2] == 11 }},
+		{"warm", func(r *reply) bool { return whole(r) && r.counts()[1] == r.counts()[0] }},
+		{"no-done", func(r *reply) bool { return r.events == 6 && !r.done && r.err == nil }},
+		{"more-after", func(r *reply) bool { return r.events == 7 && r.done }},
+		{"close", func(r *reply) bool { return whole(r) }},
+		{"gzip", whole}, // Go's client decompresses, for it asked
+		{"crlf", whole}, {"cr", whole}, {"bom", whole}, {"no-space", whole}, {"split", whole}, {"comment", whole},
+		{"no-final-blank", whole},
+		{"long-line:100000", whole},
+		{"ping:1ms", whole},
+		{"cr;bom;no-space;split;comment;usage-each;long-line:70000", whole},
+	}
+	for _, test := range tests {
+		body := `{"messages":[{"role":"user","content":"a b c d e"}],"max_tokens":6,"min_tokens":6,"ignore_eos":true,"return_token_ids":true,` + streamed + `}`
+		r := ask(t, url, "/v1/chat/completions", body, HeaderFault, test.fault)
+		if !test.is(r) {
+			t.Errorf("fault %q: %+v, usage %v, failure %v", test.fault, r, r.counts(), r.failure)
+		}
+	}
+	if _, err := send(context.Background(), url, "/v1/completions", `{}`, HeaderFault, "reset"); err == nil {
+		t.Error("fault reset: an answer came")
+	}
+}
+
+// A stream that stalls stays open and silent, and its request goes when the client does.
+func TestStall(t *testing.T) {
+	_, url := start(t, deployment(), Options{TimeScale: 20})
+	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+	defer cancel()
+	r, err := send(ctx, url, "/v1/completions", `{"prompt":"a","max_tokens":9,"ignore_eos":true,`+streamed+`}`, HeaderFault, "stall:3")
+	if err != nil || r.events != 3 || r.end < 140*time.Millisecond {
+		t.Errorf("%+v, %v; want 3 events and then nothing", r, err)
+	}
+}
+
+// A server that restarts breaks all connections, is away for a while, and comes back with an empty cache and counters at 0.
+func TestRestart(t *testing.T) {
+	_, url := start(t, deployment(), Options{})
+	body := `{"prompt":` + ids(5, 100) + `,"max_tokens":100,"ignore_eos":true,` + streamed + `}`
+	broken := make(chan *reply, 1)
+	go func() {
+		r, _ := send(context.Background(), url, "/v1/completions", body)
+		broken <- r
+	}()
+	time.Sleep(60 * time.Millisecond)
+	if _, err := send(context.Background(), url, "/v1/completions", body, HeaderFault, "restart:100ms"); err == nil {
+		t.Error("the request that restarts the server was answered")
+	}
+	if r := <-broken; r == nil || r.err == nil || r.done {
+		t.Errorf("a request under way saw %+v, want a broken connection", r)
+	}
+	if r := ask(t, url, "/v1/completions", body); r.status != 503 || r.header.Get("Retry-After") == "" {
+		t.Errorf("while it restarts: status %d", r.status)
+	}
+	if resp, err := http.Get(url + "/health"); err != nil || resp.StatusCode != 503 {
+		t.Errorf("health while it restarts: %v, %v", resp, err)
+	}
+	time.Sleep(120 * time.Millisecond)
+	if m := scrape(t, url); m[`vllm:prompt_tokens_total{model_name="qwen3-14b"}`] != 0 {
+		t.Error("counters outlive a restart")
+	}
+	if r := ask(t, url, "/v1/completions", strings.Replace(body, `"max_tokens":100`, `"max_tokens":2`, 1)); r.status != 200 || r.counts()[1] != 0 {
+		t.Errorf("after the restart: status %d, usage %v, want nothing cached", r.status, r.counts())
+	}
+}
+
+// Faults of the server hit one of N requests.
+func TestFaultEvery(t *testing.T) {
+	f, err := ParseFaults("status:500,every=3; no-usage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url := start(t, deployment(), Options{TimeScale: 100, Faults: f})
+	var got []int
+	for range 6 {
+		got = append(got, ask(t, url, "/v1/completions", `{"prompt":"a","max_tokens":1}`).status)
+	}
+	if want := []int{200, 200, 500, 200, 200, 500}; !equal(got, want) {
+		t.Errorf("statuses %v, want %v", got, want)
+	}
+}
+
+func equal(a, b []int) bool {
+	for i := range b {
+		if len(a) != len(b) || a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func TestParseFault(t *testing.T) {
+	for _, bad := range []string{"nope", "status:x", "status:-1", "slow:5", "crlf:1", "status:500,often", "status:500,every=0", "retry-after:\n"} {
+		if _, err := ParseFault(bad); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+	help := FaultHelp()
+	for name := range kinds {
+		if _, err := ParseFault(name); err != nil {
+			t.Errorf("default of %s: %v", name, err)
+		}
+		if !strings.Contains(help, "  "+name) {
+			t.Errorf("the help lacks %s", name)
+		}
+	}
+	r := ask(t, func() string { _, url := start(t, deployment(), Options{}); return url }(), "/v1/completions", `{}`, HeaderFault, "nope")
+	if e := wire.ParseError(r.status, []byte(r.body)); r.status != 400 || !strings.Contains(e.Message, HeaderFault) {
+		t.Errorf("an unknown fault in a header: %v", e)
+	}
+}

@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/agentsim/agentsim/router"
+	"github.com/agentsim/agentsim/router/thunderagent"
+	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/sim/kvcache"
+)
+
+// service is a deployment at work: the frontends and engines that requests pass through, whoever sends them and whatever
+// moves the clock. A run drives one through a workload on a virtual clock, a Service is driven from outside.
+type service struct {
+	*fleet
+	client client
+	desks  []*desk
+	gate   gate
+	down   []bool // by rank: its worker is gone
+	now    time.Duration
+
+	lives    []*live
+	idle     []int32
+	seq      uint64
+	inFlight int
+}
+
+// client sends requests to a service and hears what becomes of them. It ends those that are finished, refused or lost.
+type client interface {
+	placed(l *live)              // it goes to the engine l.worker
+	admitted(l *live)            // an engine has begun it, for the first time or again
+	firstToken(l *live)          // its prefill has ended, for the first time or again
+	finished(l *live)            // its last token came out
+	refused(l *live, why string) // no worker takes it
+	lost(l *live)                // its worker is gone
+	stepped(worker int)          // an engine is at a step boundary
+	cached(ev kvcache.Event)     // blocks entered or left a cache
+}
+
+// live is a request on its way through a desk and an engine.
+type live struct {
+	engine.Request
+	route  router.Request
+	ticket thunderagent.Request
+	worker int32
+	pin    int32  // the worker that its client chose, for a program scheduler with a shared budget
+	seq    uint64 // tells reuses of the slot apart
+	gone   bool   // the client gave up
+
+	stage    stage
+	labelled bool // it names its session
+	final    bool // it is the last of its session
+	tracked  bool // it is in the table of its desk
+	// cameAt is when it came to its desk, submitted when to the router. It was held and queued for so long.
+	cameAt, submitted, held, queued time.Duration
+
+	// Of a run: the program and the call that it is of, and its index in run.requests.
+	inst   *instance
+	call   int32
+	record int32
+	// Of a Service.
+	asked *Request
+}
+
+// newService builds a deployment for a client. Its tree of prompts has the given number of nodes: with 0 it keeps no
+// history of what was computed where. With events the engines tell of their caches whether a router listens or not; without
+// schedulers there is no program scheduler.
+func newService(p *Plan, c client, nodes int, events, schedulers bool, decided func(thunderagent.Event)) (*service, error) {
+	s := &service{client: c, down: make([]bool, p.Ranks)}
+	err := s.newDesks(p, schedulers, decided)
+	if err == nil {
+		s.fleet, err = newFleet(p, nodes, events || s.desks[0].router.WantsEvents())
+	}
+	return s, err
+}
+
+// newLive returns a request that nothing knows of.
+func (s *service) newLive() *live {
+	s.seq++
+	if n := len(s.idle); n > 0 {
+		l := s.lives[s.idle[n-1]]
+		s.idle = s.idle[:n-1]
+		*l = live{Request: engine.Request{ID: l.ID, Path: l.Path}, seq: s.seq}
+		return l
+	}
+	l := &live{Request: engine.Request{ID: int32(len(s.lives))}, seq: s.seq}
+	s.lives = append(s.lives, l)
+	return l
+}
+
+func (s *service) freeLive(l *live) {
+	l.seq = 0
+	s.idle = append(s.idle, l.ID)
+}
+
+// begin lets a request come to its desk.
+func (s *service) begin(l *live) {
+	s.inFlight++
+	s.enter(l)
+}
+
+// end takes a request that is in no engine, or no longer, out of the service.
+func (s *service) end(l *live, answered bool) {
+	s.leave(l, answered)
+	s.inFlight--
+	s.freeLive(l)
+}
+
+// abandon takes a request out of the service wherever it is.
+func (s *service) abandon(l *live) {
+	if l.stage != atEngine {
+		s.end(l, false)
+		return
+	}
+	s.engines[l.worker].Cancel(s.now, &l.Request)
+	s.touch(int(l.worker), s.now)
+	s.leave(l, false)
+	s.inFlight--
+	l.gone, l.seq = true, 0 // the slot is not reused: the engine may hold the request until its step ends
+}
+
+// endStep ends the steps of an engine and marks it for scheduling.
+func (s *service) endStep(worker int) {
+	outcomes := s.engines[worker].EndStep()
+	s.due.set(worker, engine.Never)
+	s.mark(worker)
+	s.publish(worker)
+	for _, o := range outcomes {
+		l := s.lives[o.Request.ID]
+		if l.gone {
+			continue
+		}
+		switch o.Kind {
+		case engine.FirstToken:
+			s.desk(l.route.Session).router.FirstToken(&l.route)
+			s.client.firstToken(l)
+		case engine.Finished:
+			s.client.finished(l)
+		}
+	}
+	s.client.stepped(worker)
+}
+
+// endSteps ends all steps that end now.
+func (s *service) endSteps() {
+	for worker, due := s.due.next(); due == s.now; worker, due = s.due.next() {
+		s.endStep(worker)
+	}
+}
+
+// boundary schedules the engines that are at a step boundary now. Arrivals may have cut a leap short at this very
+// instant; such an engine ends its step first.
+func (s *service) boundary() error {
+	for i := 0; i < len(s.dirty); i++ { // which grows by what a step's end lets go
+		if w := s.dirty[i]; s.engines[w].Next() == s.now {
+			s.endStep(w)
+			s.drain()
+		}
+	}
+	return s.schedule(s.now, s.scheduled)
+}
+
+// scheduled tells of admissions.
+func (s *service) scheduled(outcomes []engine.Outcome) {
+	for _, o := range outcomes {
+		if l := s.lives[o.Request.ID]; o.Kind == engine.Admitted && !l.gone {
+			s.client.admitted(l)
+		}
+	}
+}
