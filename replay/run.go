@@ -125,12 +125,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 func (r *runner) send(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for r.schedule.Left > 0 {
-		wake := r.sendDue()
-		if r.stopped(ctx) {
-			return
-		}
-		timer.Reset(wake)
+	for r.schedule.Left > 0 && !r.stopped(ctx) {
+		timer.Reset(r.sendDue())
 		select {
 		case <-timer.C:
 		case o := <-r.ended:
