@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,11 @@ func chain(session string, turns, every int) []turn {
 		list = append(list, turn{session, "", i * every, i*every + 1, 16, 2, []uint64{uint64(len(session))<<20 + 7}})
 	}
 	return list
+}
+
+// serverDoubts are the doubts but for the lateness of the client, which depends on what else the machine does.
+func serverDoubts(r *replay.Result) []string {
+	return slices.DeleteFunc(r.Report(replay.About{}).Replay.Doubts, func(d string) bool { return strings.HasPrefix(d, "the client") })
 }
 
 // answered lists the outcomes as "id kind", in order of their ids.
@@ -248,7 +254,7 @@ func TestShortOutputsAreDoubtful(t *testing.T) {
 		return true
 	}
 	result, _ := run(t, compile(t, chain("a", 3, 1)...), f, nil)
-	if d := result.Report(replay.About{}).Replay.Doubts; len(d) != 1 || !strings.Contains(d[0], "50.0% more or fewer tokens") {
+	if d := serverDoubts(result); len(d) != 1 || !strings.Contains(d[0], "50.0% more or fewer tokens") {
 		t.Errorf("doubts are %q", d)
 	}
 }
@@ -273,7 +279,7 @@ func TestWarmCachesAreNoticed(t *testing.T) {
 	w := compile(t, turn{"a", "", 0, 1, 160, 1, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}})
 	for i, want := range []int{0, 1} {
 		result, _ := run(t, w, f, nil)
-		if d := result.Report(replay.About{}).Replay.Doubts; len(d) != want {
+		if d := serverDoubts(result); len(d) != want {
 			t.Errorf("run %d: doubts are %q", i+1, d)
 		}
 	}
@@ -415,11 +421,10 @@ func TestMetricsOfServers(t *testing.T) {
 			"vllm:kv_cache_usage_perc{engine=\"1\"} 0.7\nother NaN\n{broken\nvllm:num_preemptions_total oops\n", queries, hits, running)
 	}
 	pages := []string{page(100, 10, 1), page(200, 60, 3), page(50, 30, 2)} // a restart before the last
-	n := 0
+	var n atomic.Int32
 	f := http.NewServeMux()
 	f.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, pages[min(n, 2)])
-		n++
+		fmt.Fprint(w, pages[min(n.Add(1)-1, 2)])
 	})
 	s := &http.Server{Handler: f}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -432,8 +437,10 @@ func TestMetricsOfServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := replay.NewWatch(t.Context(), c, "/metrics", 40*time.Millisecond)
-	time.Sleep(60 * time.Millisecond)
+	watch := replay.NewWatch(t.Context(), c, "/metrics", 300*time.Millisecond)
+	for n.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
 	list := watch.Stop()
 	if len(list) != 1 {
 		t.Fatalf("%d servers with metrics, want 1", len(list))
