@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, b *behaviour)
 	}
 	switch {
 	case b.status != 0:
-		refuse(w, &wire.Error{Status: b.status, Message: "injected fault", Type: http.StatusText(b.status)}, b.retryAfter)
+		refuse(w, &wire.Error{Status: b.status, Message: "injected fault", Type: http.StatusText(b.status), Code: strconv.Itoa(b.status)}, b.retryAfter)
 	case b.noAnswer:
 		w.WriteHeader(http.StatusOK)
 	default:

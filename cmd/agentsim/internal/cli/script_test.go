@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"reflect"
@@ -11,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -38,6 +41,9 @@ func TestMain(m *testing.M) {
 //	refuses PATTERN agentsim ...    run a command that must be refused; see refuses
 //	json FILE PATH VALUE            compare one value of a JSON file, such as runs.0.requests.total 5
 //	same FILE FILE PATH...          compare values of two JSON files
+//	http STATUS URLFILE PATH [BODY] [NAME:VALUE]...
+//	                                wait for a server that writes its URL to a file, and send a request with headers; the
+//	                                answer is stdout
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -49,9 +55,41 @@ func TestScripts(t *testing.T) {
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/traces"))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "refuses": refuses, "json": jsonValue, "same": same,
+			"exits": exits, "refuses": refuses, "json": jsonValue, "same": same, "http": httpRequest,
 		},
 	})
+}
+
+// httpRequest sends one request to a server of the script. Without a body it is a GET.
+func httpRequest(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: http STATUS URLFILE PATH [BODY] [NAME:VALUE]...")
+	}
+	file := ts.MkAbs(args[1])
+	for range 500 {
+		if _, err := os.Stat(file); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	url := strings.TrimSpace(ts.ReadFile(args[1])) + args[2]
+	req, err := http.NewRequest("GET", url, nil)
+	if len(args) > 3 {
+		req, err = http.NewRequest("POST", url, strings.NewReader(args[3]))
+	}
+	ts.Check(err)
+	for _, header := range args[min(len(args), 4):] {
+		name, value, _ := strings.Cut(header, ":")
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer resp.Body.Close()
+	_, err = io.Copy(ts.Stdout(), resp.Body)
+	ts.Check(err)
+	if got := strconv.Itoa(resp.StatusCode); got != args[0] {
+		ts.Fatalf("status %s, want %s", got, args[0])
+	}
 }
 
 // exits runs a command and compares its exit code.
