@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,20 @@ func TestLiveOutputsStandInTheNextPrompt(t *testing.T) {
 		if want := map[bool]int{true: 32, false: 0}[live]; made != want { // the last token's KV is never computed
 			t.Errorf("live %v: %d tokens of the first answer are in the second prompt, want %d", live, made, want)
 		}
+	}
+}
+
+// Forced outputs are what the next prompt holds in their place.
+func TestForcedOutputsAreThoseOfTheNextPrompt(t *testing.T) {
+	w := compile(t, turn{"a", "", 0, 10, 32, 33, []uint64{1, 2}}, turn{"a", "", 20, 30, 80, 0, []uint64{1, 2, 3, 4, 5}})
+	f := newFake(t)
+	run(t, w, f, func(s *setup) { s.options.ForceOutputs = true })
+	forced, next := f.seen[0].body.ForceTokens, f.seen[1].body.Prompt.Tokens
+	if len(forced) != 33 || !slices.Equal(forced[:32], next[32:64]) {
+		t.Errorf("forced %d tokens %v, the next prompt has %v", len(forced), forced, next[32:64])
+	}
+	if other := f.seen[1].body.ForceTokens; other != nil {
+		t.Errorf("a call without output forces %v", other)
 	}
 }
 

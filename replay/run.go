@@ -33,6 +33,8 @@ type Options struct {
 	Model string
 	// LiveOutputs splices generated token ids into the later prompts that contain them.
 	LiveOutputs bool
+	// ForceOutputs asks for the very token ids that later prompts contain.
+	ForceOutputs bool
 	// MaxInFlight, where positive, holds requests back while so many are under way. What is held counts as client lag.
 	MaxInFlight int
 	// Duration, where positive, is how long requests are sent. Grace is how long those under way may still take when
@@ -191,6 +193,9 @@ func (r *runner) start(s plan.Send) {
 	go func() {
 		q := client.Request{Server: o.Server, ID: o.ID, Session: o.Session, Model: o.Model,
 			Prompt: r.Prompts.Prompt(s.Call, s.Copy), MaxTokens: c.Output}
+		if r.ForceOutputs {
+			q.Force = r.Prompts.Output(s.Call, s.Copy)
+		}
 		o.Answer = r.Client.Do(r.requests, &q)
 		o.Retries = q.Retries
 		r.ended <- o

@@ -248,9 +248,9 @@ func TestRefusedFieldsAreLeftOut(t *testing.T) {
 		case err != nil:
 			t.Error(err)
 		case body.IgnoreEOS:
-			http.Error(w, `{"error":{"message":"unknown field 'ignore_eos'","type":"invalid_request_error"}}`, 400)
+			http.Error(w, `{"error":{"message":"unknown field 'ignore_eos'","type":"invalid_request_error"}}`, http.StatusBadRequest)
 		case body.MinTokens != nil:
-			http.Error(w, `{"detail":"extra fields not permitted: min_tokens"}`, 422)
+			http.Error(w, `{"detail":"extra fields not permitted: min_tokens"}`, http.StatusUnprocessableEntity)
 		case body.MaxTokens == nil || *body.MaxTokens != 2:
 			t.Errorf("max_tokens is %v", body.MaxTokens)
 		default:
@@ -298,7 +298,7 @@ func TestKeysAreTakenOutOfErrors(t *testing.T) {
 	for _, pad := range []int{0, 470, 480, 490, 499} {
 		s := serve(t, func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("Retry-After", q.Header.Get("Authorization"))
-			http.Error(w, strings.Repeat(".", pad)+q.Header.Get("Authorization"), 401)
+			http.Error(w, strings.Repeat(".", pad)+q.Header.Get("Authorization"), http.StatusUnauthorized)
 		})
 		c := newClient(t, client.Options{URLs: []string{s.URL}, Key: key})
 		a := ask(t, c)

@@ -22,6 +22,8 @@ type Request struct {
 	Prompt  *prompts.Prompt
 	// MaxTokens is the output to generate; at least 1 is asked for.
 	MaxTokens int32
+	// Force are the token ids that the answer is to have, nil for any.
+	Force []uint32
 	// Retries counts attempts that a server refused because of a field which is now left out.
 	Retries int
 }
@@ -39,6 +41,7 @@ const (
 	fieldIgnoreEOS
 	fieldStreamOptions
 	fieldTokenIDs
+	fieldForce
 	fieldMaxTokens
 )
 
@@ -47,6 +50,7 @@ var optionals = [...]optional{
 	fieldIgnoreEOS:     {"ignore_eos", []string{"ignore_eos"}},
 	fieldStreamOptions: {"stream_options", []string{"stream_options", "include_usage"}},
 	fieldTokenIDs:      {"return_token_ids", []string{"return_token_ids"}},
+	fieldForce:         {"trace_decode_token_ids", []string{"trace_decode_token_ids"}},
 	fieldMaxTokens:     {"max_tokens", []string{"max_completion_tokens"}}, // the name to use instead
 }
 
@@ -141,6 +145,9 @@ func (c *Client) body(r *Request, dropped uint32) (head, tail []byte, err error)
 		q.StreamOptions = &wire.StreamOptions{IncludeUsage: true}
 	}
 	q.ReturnTokenIDs = with(fieldTokenIDs) && c.options.TokenIDs
+	if with(fieldForce) {
+		q.ForceTokens = r.Force
+	}
 	if c.options.Endpoint == Completions {
 		return q.Around("prompt")
 	}

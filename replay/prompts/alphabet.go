@@ -19,8 +19,10 @@ type Alphabet struct {
 	width   int
 	count   uint64
 	symbols []byte
-	// ids tells that symbols are elements of a JSON array of token ids, else words of a JSON string.
+	// ids tells that symbols are elements of a JSON array of token ids, the first of which is low; else they are words of a
+	// JSON string.
 	ids bool
+	low uint32
 }
 
 // TokenIDs returns the alphabet of the token ids in [low, high).
@@ -29,7 +31,7 @@ func TokenIDs(low, high int) (*Alphabet, error) {
 		return nil, fmt.Errorf("token ids from %d to %d: want at least 256 of them, between 0 and %d", low, high, 1<<24)
 	}
 	digits := len(strconv.Itoa(high - 1))
-	a := &Alphabet{width: digits + 1, count: uint64(high - low), ids: true}
+	a := &Alphabet{width: digits + 1, count: uint64(high - low), ids: true, low: uint32(low)}
 	for id := low; id < high; id++ {
 		a.symbols = fmt.Appendf(a.symbols, ",%*d", digits, id)
 	}
@@ -56,10 +58,15 @@ func Words(words []string) (*Alphabet, error) {
 	return a, nil
 }
 
-// append adds the symbol that a 64-bit draw picks.
-func (a *Alphabet) append(buf []byte, draw uint64) []byte {
+// pick is the number of the symbol that a 64-bit draw picks.
+func (a *Alphabet) pick(draw uint64) uint64 {
 	pick, _ := bits.Mul64(draw, a.count) // draw/2^64 of the way
-	at := int(pick) * a.width
+	return pick
+}
+
+// append adds the symbol that a draw picks.
+func (a *Alphabet) append(buf []byte, draw uint64) []byte {
+	at := int(a.pick(draw)) * a.width
 	return append(buf, a.symbols[at:at+a.width]...)
 }
 

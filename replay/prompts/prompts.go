@@ -76,6 +76,23 @@ func (m *Maker) Prompt(call int32, copy uint32) *Prompt {
 	return m.along(m.workload.Path(c.Prompt, c.Input, 1, copy, nil), c.Input)
 }
 
+// Output returns the token ids that a call's answer has in the later prompts that contain it: a server that is made to
+// generate them (vLLM's --enable-trace-replay) finds the recorded reuse of generated tokens. It is nil for text.
+func (m *Maker) Output(call int32, copy uint32) []uint32 {
+	c := &m.workload.Calls[call]
+	if !m.alphabet.ids || c.Output == 0 {
+		return nil
+	}
+	ids := make([]uint32, 0, c.Output)
+	for _, s := range m.workload.Path(c.End, c.Computed(), 1, copy, nil) {
+		seed := hash.Combine(m.salt, uint64(s.Key))
+		for at := max(s.From, c.Input); at < s.To; at++ {
+			ids = append(ids, m.alphabet.low+uint32(m.alphabet.pick(mix(seed+uint64(at)))))
+		}
+	}
+	return append(ids, m.alphabet.low) // the last token's KV is never computed, so nothing can share it
+}
+
 // Probe returns a prompt of about tokens tokens that shares nothing with others of another number.
 func (m *Maker) Probe(number uint64, tokens int32) *Prompt {
 	p := m.along(nil, tokens)

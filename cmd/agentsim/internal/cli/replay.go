@@ -35,6 +35,7 @@ type replayCommand struct {
 
 	model        string
 	live         bool
+	force        bool // outputs
 	inFlight     int
 	duration     time.Duration
 	grace        time.Duration
@@ -50,7 +51,7 @@ type replayCommand struct {
 	outDir string
 	dryRun bool
 	json   bool
-	force  bool
+	over   bool // write over results
 	strict bool
 }
 
@@ -91,6 +92,7 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	f.StringVar(&r.client.Endpoint, "endpoint", client.Completions, "completions or chat (chat needs --prompts text)")
 	r.prompts.add(cmd)
 	f.BoolVar(&r.live, "live-outputs", false, "splice generated token ids into the later prompts that contain them")
+	f.BoolVar(&r.force, "force-outputs", false, "make the server generate the very tokens that later prompts contain (vLLM --enable-trace-replay)")
 	f.BoolVar(&r.client.OpenEnded, "open-ended", false, "send neither min_tokens nor ignore_eos: answers may be shorter")
 
 	t := &r.timing
@@ -125,7 +127,7 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be sent, and send nothing of it")
 	f.StringVarP(&r.outDir, "output", "o", "", "write report.json, requests.jsonl (as they end) and the run as a trace into `DIR`")
 	f.BoolVar(&r.json, "json", false, "print report.json instead of the table")
-	f.BoolVar(&r.force, "force", false, "overwrite results in the output folder")
+	f.BoolVar(&r.over, "force", false, "overwrite results in the output folder")
 	f.BoolVar(&r.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
 }
 
@@ -134,7 +136,7 @@ func (r *replayCommand) run(ctx context.Context, g *Global, args []string) error
 	if err := r.check(); err != nil {
 		return err
 	}
-	out := output{dir: r.outDir, force: r.force}
+	out := output{dir: r.outDir, force: r.over}
 	if err := out.prepare(); err != nil {
 		return err
 	}
@@ -173,8 +175,10 @@ func (r *replayCommand) check() error {
 	switch {
 	case len(r.client.URLs) == 0 && !r.dryRun:
 		return usagef("--url is missing: the server to drive, such as http://127.0.0.1:8000")
-	case r.live && !r.prompts.ids():
-		return usagef("--live-outputs needs --prompts token-ids")
+	case (r.live || r.force) && !r.prompts.ids():
+		return usagef("--live-outputs and --force-outputs need --prompts token-ids")
+	case r.live && r.force:
+		return usagef("--live-outputs and --force-outputs exclude each other")
 	case r.client.Endpoint == client.Chat && r.prompts.ids():
 		return usagef("--endpoint chat takes text, not token ids: add --prompts text")
 	case r.onError != replay.Continue && r.onError != replay.EndSession && r.onError != replay.Abort:
@@ -295,7 +299,7 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 	progress := new(replay.Progress)
 	stop := showReplay(g, progress, p)
 	begun := time.Now().UnixMilli()
-	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live,
+	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force,
 		MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
 		Progress: progress, Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
 	stop()
@@ -357,9 +361,10 @@ func (r *replayCommand) config(p *plan.Plan, c *client.Client) json.RawMessage {
 		Concurrency int      `json:"concurrency,omitempty"`
 		MaxInFlight int      `json:"max_in_flight,omitempty"`
 		LiveOutputs bool     `json:"live_outputs,omitempty"`
+		Forced      bool     `json:"force_outputs,omitempty"`
 		OpenEnded   bool     `json:"open_ended,omitempty"`
 	}{urls, r.model, r.client.Endpoint, r.prompts.kind, o.Timing, o.Speed, span(o.MaxGap), span(o.From), span(o.To), r.timing.sessions,
-		o.Loop, o.Concurrency, r.inFlight, r.live, r.client.OpenEnded})
+		o.Loop, o.Concurrency, r.inFlight, r.live, r.force, r.client.OpenEnded})
 	if err != nil {
 		return nil // cannot be: it is plain values
 	}
