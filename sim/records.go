@@ -18,7 +18,7 @@ import (
 // than once, they are chained with what tells the scopes and the copies apart; a call without hashes gets blocks that
 // nothing shares.
 func (r *Result) Records() iter.Seq[*trace.Record] {
-	return records(r.Workload, r.Plan.Engine.BlockSize, r.Requests)
+	return RequestRecords(r.Workload, r.Plan.Engine.BlockSize, r.Requests)
 }
 
 // RecordedTrace yields a workload's calls as they were recorded, as Dynamo request records, and the tool executions
@@ -29,7 +29,7 @@ func RecordedTrace(w *trace.Workload) iter.Seq[*trace.Record] {
 		requests[i] = recordedRequest(w, int32(i))
 	}
 	return func(yield func(*trace.Record) bool) {
-		for rec := range records(w, 16, requests) {
+		for rec := range RequestRecords(w, 16, requests) {
 			rec.Request.Agentsim = nil
 			if !yield(rec) {
 				return
@@ -45,8 +45,9 @@ func RecordedTrace(w *trace.Workload) iter.Seq[*trace.Record] {
 	}
 }
 
-// records yields a request_end record for each request. Captures without hashes get them in blocks of blockSize.
-func records(w *trace.Workload, blockSize int, requests []report.Request) iter.Seq[*trace.Record] {
+// RequestRecords yields a request_end record for each request of a run of a workload, simulated or live. Captures without
+// hashes get them in blocks of blockSize.
+func RequestRecords(w *trace.Workload, blockSize int, requests []report.Request) iter.Seq[*trace.Record] {
 	return func(yield func(*trace.Record) bool) {
 		h := hasher{w: w, size: int32(w.Capture.BlockSize)}
 		if h.size == 0 {
@@ -94,6 +95,12 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 	received := w.Capture.Epoch + arrival.Milliseconds()
 	ms := func(d time.Duration) *float64 { v := float64(d) / 1e6; return &v }
 	count := func(n int32) *int64 { v := int64(n); return &v }
+	known := func(n int32) *int64 {
+		if n < 0 {
+			return nil
+		}
+		return count(n)
+	}
 	nanos := func(d time.Duration) *int64 {
 		if d == report.None {
 			return nil
@@ -104,15 +111,12 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 	turn := int64(q.Turn)
 	req := &trace.RequestEnd{
 		RequestID: t.ID + suffix, Model: t.Model,
-		InputTokens: count(q.Input), OutputTokens: count(q.Output),
+		InputTokens: count(q.Input), OutputTokens: count(q.Output), CachedTokens: known(q.Hit),
 		ReceivedMs: &received, TotalTimeMs: ms(end - arrival),
 		Replay: &trace.Replay{BlockSize: int64(h.size), InputLength: count(q.Input), Hashes: h.prompt(q)},
-		Agentsim: &trace.Extension{Copy: q.Copy, Turn: &turn, Status: q.Status.String(), HitTokens: count(q.Hit),
-			ComputedTokens: count(q.Computed), ArrivalNs: nanos(q.Arrival), AdmittedNs: nanos(q.Admitted),
+		Agentsim: &trace.Extension{Copy: q.Copy, Turn: &turn, Status: q.Status.String(), HitTokens: known(q.Hit),
+			ComputedTokens: known(q.Computed), ArrivalNs: nanos(q.Arrival), AdmittedNs: nanos(q.Admitted),
 			FirstTokenNs: nanos(q.FirstToken), EndNs: nanos(q.End), Preemptions: int64(q.Preemptions), Inferred: t.Inferred.Names()},
-	}
-	if q.Hit >= 0 {
-		req.CachedTokens = count(q.Hit)
 	}
 	switch q.Status {
 	case report.Rejected:

@@ -238,7 +238,12 @@ type Extension struct {
 	AdmittedNs     *int64 `json:"admitted_ns,omitempty"`
 	FirstTokenNs   *int64 `json:"first_token_ns,omitempty"`
 	EndNs          *int64 `json:"end_ns,omitempty"`
-	Preemptions    int64  `json:"preemptions,omitempty"`
+	// PlannedNs is when a replay should have sent the call by the recording, ReadyNs when what it waited for let it go, DueNs
+	// the later of both. It was sent at ArrivalNs.
+	PlannedNs   *int64 `json:"planned_ns,omitempty"`
+	ReadyNs     *int64 `json:"ready_ns,omitempty"`
+	DueNs       *int64 `json:"due_ns,omitempty"`
+	Preemptions int64  `json:"preemptions,omitempty"`
 	// ReasoningTokens is the part of the output that was reasoning.
 	ReasoningTokens *int64 `json:"reasoning_tokens,omitempty"`
 	// Inferred names the fields of the row that were filled by rule, not recorded.

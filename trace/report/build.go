@@ -25,6 +25,8 @@ type Input struct {
 	Cost      *Cost
 	KV        KV // without the figures that Build fills
 	Scheduler *Scheduler
+	// Replay is nil where no live server answered.
+	Replay *Replay
 	// Speculation is nil without speculative decoding.
 	Speculation *Speculation
 	// Window is the measured part of the run.
@@ -91,6 +93,7 @@ func Build(in Input) *Run {
 		Cost:           in.Cost,
 		KV:             in.KV,
 		Scheduler:      in.Scheduler,
+		Replay:         in.Replay,
 		Speculation:    in.Speculation,
 		Workers:        in.Workers,
 		Warnings:       append([]string{}, in.Warnings...),

@@ -63,6 +63,8 @@ type Run struct {
 	Cost      *Cost      `json:"cost,omitempty"`
 	KV        KV         `json:"kv,omitzero"`
 	Scheduler *Scheduler `json:"scheduler,omitempty"`
+	// Replay is absent where no live server answered.
+	Replay *Replay `json:"replay,omitempty"`
 	// Speculation is absent without speculative decoding.
 	Speculation *Speculation `json:"speculation,omitempty"`
 	// Preemptions of the measured requests.

@@ -381,11 +381,20 @@ func (b *batch) failure() error {
 
 // showProgress draws a bar on a terminal while calls end, and returns how to stop it.
 func showProgress(g *Global, done, total *atomic.Int64) func() {
+	return drawBar(g, total.Load(), func(bar *progressbar.ProgressBar) {
+		bar.Describe("simulating")
+		bar.ChangeMax64(total.Load())
+		_ = bar.Set64(min(done.Load(), total.Load()))
+	})
+}
+
+// drawBar draws a bar on a terminal, updated five times a second, and returns how to stop it.
+func drawBar(g *Global, total int64, update func(*progressbar.ProgressBar)) func() {
 	if !g.Terminal {
 		return func() {}
 	}
-	bar := progressbar.NewOptions64(total.Load(), progressbar.OptionSetWriter(g.Stderr), progressbar.OptionSetDescription("simulating"),
-		progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+	bar := progressbar.NewOptions64(total, progressbar.OptionSetWriter(g.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -394,8 +403,7 @@ func showProgress(g *Global, done, total *atomic.Int64) func() {
 		for {
 			select {
 			case <-tick.C:
-				bar.ChangeMax64(total.Load())
-				_ = bar.Set64(min(done.Load(), total.Load()))
+				update(bar)
 			case <-quit:
 				_ = bar.Finish()
 				return

@@ -34,6 +34,8 @@ type Global struct {
 	Args           []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// Getenv reads the environment.
+	Getenv func(string) string
 	// Terminal tells that Stderr is a terminal, Screen that Stdout is one, Width how wide that is, in characters.
 	Terminal, Screen bool
 	Width            int
@@ -41,7 +43,7 @@ type Global struct {
 
 // FromProcess returns the Global of this process.
 func FromProcess() *Global {
-	g := &Global{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	g := &Global{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Width: 100}
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 {
 		g.Width, g.Screen = width, true
@@ -125,7 +127,7 @@ with its tool calls and all its subagents.`,
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
-	root.AddCommand(newPredict(g), newSynth(g), newModels(g), newGPUs(g), newCalibrate(g), newConfig(g), newServe(g))
+	root.AddCommand(newPredict(g), newReplay(g), newServe(g), newSynth(g), newModels(g), newGPUs(g), newCalibrate(g), newConfig(g))
 	return root
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,11 +106,16 @@ func (o output) writeFolder(rep *report.Report, b *batch) error {
 
 // writeTrace writes a run's predicted trace as segments with the given prefix.
 func writeTrace(prefix string, result *sim.Result) error {
+	return writeRecords(prefix, result.Records())
+}
+
+// writeRecords writes records as segments with the given prefix, in place of those that are there.
+func writeRecords(prefix string, records iter.Seq[*trace.Record]) error {
 	w, err := trace.NewWriter(prefix, trace.WriterOptions{Existing: trace.ReplaceExisting})
 	if err != nil {
 		return err
 	}
-	for rec := range result.Records() {
+	for rec := range records {
 		if err := w.Write(rec); err != nil {
 			w.Discard()
 			return err

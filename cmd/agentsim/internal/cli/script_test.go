@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,10 +38,11 @@ func TestMain(m *testing.M) {
 //
 // Besides testscript's own commands there are
 //
-//	exits CODE agentsim ...         run a command that must end with an exit code
+//	exits CODE[,CODE] agentsim ...  run a command that must end with an exit code, or one of several
 //	refuses PATTERN agentsim ...    run a command that must be refused; see refuses
 //	json FILE PATH VALUE            compare one value of a JSON file, such as runs.0.requests.total 5
 //	same FILE FILE PATH...          compare values of two JSON files
+//	geturl VARIABLE URLFILE         set a variable to the URL that a server of the script wrote
 //	http STATUS URLFILE PATH [BODY] [NAME:VALUE]...
 //	                                wait for a server that writes its URL to a file, and send a request with headers; the
 //	                                answer is stdout
@@ -56,9 +58,29 @@ func TestScripts(t *testing.T) {
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/traces"))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "refuses": refuses, "json": jsonValue, "same": same, "http": httpRequest,
+			"exits": exits, "refuses": refuses, "json": jsonValue, "same": same, "http": httpRequest, "geturl": getURL,
 		},
 	})
+}
+
+// getURL sets a variable to the URL that a server of the script wrote into a file.
+func getURL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: geturl VARIABLE URLFILE")
+	}
+	ts.Setenv(args[0], readURL(ts, args[1]))
+}
+
+// readURL waits until a server has written its URL.
+func readURL(ts *testscript.TestScript, name string) string {
+	file := ts.MkAbs(name)
+	for range 500 {
+		if _, err := os.Stat(file); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return strings.TrimSpace(ts.ReadFile(name))
 }
 
 // httpRequest sends one request to a server of the script. Without a body it is a GET.
@@ -66,14 +88,7 @@ func httpRequest(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: http STATUS URLFILE PATH [BODY] [NAME:VALUE]...")
 	}
-	file := ts.MkAbs(args[1])
-	for range 500 {
-		if _, err := os.Stat(file); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	url := strings.TrimSpace(ts.ReadFile(args[1])) + args[2]
+	url := readURL(ts, args[1]) + args[2]
 	req, err := http.NewRequest("GET", url, nil)
 	if len(args) > 3 {
 		req, err = http.NewRequest("POST", url, strings.NewReader(args[3]))
@@ -96,12 +111,10 @@ func httpRequest(ts *testscript.TestScript, neg bool, args []string) {
 // exits runs a command and compares its exit code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND ARGS...")
+		ts.Fatalf("usage: exits CODE[,CODE] COMMAND ARGS...")
 	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	if got := run(ts, args[1:]); got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
+	if got := run(ts, args[1:]); !slices.Contains(strings.Split(args[0], ","), strconv.Itoa(got)) {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
 }
 

@@ -1,0 +1,414 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsim/agentsim/replay"
+	"github.com/agentsim/agentsim/replay/client"
+	"github.com/agentsim/agentsim/replay/plan"
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+)
+
+// replayCommand is the flags of `agentsim replay`.
+type replayCommand struct {
+	source
+	timing struct {
+		plan.Options
+		sessions string
+	}
+	client  client.Options
+	prompts promptFlags
+
+	model        string
+	live         bool
+	force        bool // outputs
+	inFlight     int
+	duration     time.Duration
+	grace        time.Duration
+	onError      string
+	maxErrorRate float64
+	warmup       int
+	metrics      string
+	interval     time.Duration
+	keyFile      string
+	slo          report.SLO
+	outputs      string
+
+	outDir string
+	dryRun bool
+	json   bool
+	over   bool // write over results
+	strict bool
+}
+
+func newReplay(g *Global) *cobra.Command {
+	r := &replayCommand{}
+	cmd := &cobra.Command{
+		Use:   "replay TRACE... --url URL",
+		Short: "Drive live servers with a trace, on its own schedule, and measure them",
+		Long: `Drive OpenAI-compatible servers (vLLM, SGLang, Dynamo, TensorRT-LLM, "agentsim serve") with recorded agent work: the same
+sessions and subagents, the same waiting for each other, the same sharing of prompts, the same lengths.
+
+  agentsim replay day1.jsonl.gz --url http://127.0.0.1:8000 -o out
+  agentsim replay traces/ --url http://h1:8000 --url http://h2:8000 --timing closed --speed 2 --max-gap 60s
+  agentsim replay day1.jsonl.gz --dry-run
+
+Timing: "recorded" sends a call at its recorded time, or when what it waits for has ended; "closed" sends it its recorded
+gap after that; "strict" waits for nothing; "asap" leaves out all gaps; "concurrency" (--concurrency N) keeps N programs live.
+
+Prompts are made so that servers find the recorded sharing: as token ids, which are exact, or as text of words that are
+calibrated to be one token each.
+
+The API key comes from AGENTSIM_API_KEY or --api-key-file and is written nowhere.
+
+Exit codes: 0 done; 1 the replay failed; 2 wrong usage or input, or no server; 3 done, but the result should not be trusted,
+and why; 130 interrupted: nothing more is sent, requests under way have --grace, and the report covers what was done. A second
+interrupt ends at once.`,
+		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), g, args) },
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
+func (r *replayCommand) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringArrayVar(&r.client.URLs, "url", nil, "server, such as http://127.0.0.1:8000; repeat for several: each session stays on one")
+	f.StringVar(&r.model, "model", "", "model to ask for (default: the one that is served, else the recorded ones)")
+	f.StringVar(&r.client.Endpoint, "endpoint", client.Completions, "completions or chat (chat needs --prompts text)")
+	r.prompts.add(cmd)
+	f.BoolVar(&r.live, "live-outputs", false, "splice generated token ids into the later prompts that contain them")
+	f.BoolVar(&r.force, "force-outputs", false, "make the server generate the very tokens that later prompts contain (vLLM --enable-trace-replay)")
+	f.BoolVar(&r.client.OpenEnded, "open-ended", false, "send neither min_tokens nor ignore_eos: answers may be shorter")
+
+	t := &r.timing
+	f.StringVar(&t.Timing, "timing", "", strings.Join(plan.Timings(), ", ")+" (default recorded)")
+	f.Float64Var(&t.Speed, "speed", 1, "divide arrivals and gaps by this")
+	f.DurationVar(&t.MaxGap, "max-gap", 0, "longest gap between turns, and longest silence of the whole, after --speed")
+	f.DurationVar(&t.From, "from", 0, "leave out calls recorded before this time of the trace")
+	f.DurationVar(&t.To, "to", 0, "leave out calls recorded from this time of the trace on")
+	f.StringVar(&t.sessions, "sessions", "", "how many programs (root sessions), or which share of them: 100, 0.1, 10%")
+	f.IntVar(&t.Loop, "loop", 1, "replay the whole so many times")
+	f.IntVar(&t.Concurrency, "concurrency", 0, "programs that live at a time; sets --timing")
+	f.IntVar(&r.inFlight, "max-in-flight", 0, "hold requests back while so many are under way (default: no limit)")
+	f.DurationVar(&r.duration, "duration", 0, "send nothing more after this time")
+	f.DurationVar(&r.grace, "grace", 30*time.Second, "time for requests under way when sending stops early")
+
+	f.StringVar(&r.onError, "on-error", replay.Continue, "after a failed request: continue, end-session or abort")
+	f.Float64Var(&r.maxErrorRate, "max-error-rate", 0.05, "stop when a greater share of requests failed; 0: never")
+	f.DurationVar(&r.client.IdleTimeout, "idle-timeout", 5*time.Minute, "give a stream up that is silent for so long")
+	f.DurationVar(&r.client.FirstTimeout, "first-timeout", 0, "give a request up whose answer does not begin (default: no limit)")
+	f.BoolVar(&r.client.Fresh, "fresh-connections", false, "open a connection for each request")
+	f.StringVar(&r.client.SessionHeader, "session-header", "", "`NAME` of the header with the session's id, or none (default: Dynamo's three)")
+	f.StringVar(&r.keyFile, "api-key-file", "", "`FILE` with the API key (default: the variable AGENTSIM_API_KEY)")
+	f.IntVar(&r.warmup, "warmup", 2, "requests to each server before anything is measured")
+	f.StringVar(&r.metrics, "metrics", "/metrics", "path of the servers' metrics; empty for none")
+	f.DurationVar(&r.interval, "metrics-interval", time.Second, "time between two readings of them")
+	f.DurationVar(&r.slo.TTFT, "slo-ttft", 0, "count as goodput what has its first token within this")
+	f.DurationVar(&r.slo.ITL, "slo-itl", 0, "count as goodput what has a mean gap between tokens within this")
+	f.DurationVar(&r.slo.Program, "slo-program", 0, "count as goodput programs that end within this")
+	r.addTraceFlags(cmd)
+	f.StringVar(&r.outputs, "outputs", "inferred", "generated tokens that later prompts share: inferred, none or all")
+
+	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be sent, and send nothing of it")
+	f.StringVarP(&r.outDir, "output", "o", "", "write report.json, requests.jsonl (as they end) and the run as a trace into `DIR`")
+	f.BoolVar(&r.json, "json", false, "print report.json instead of the table")
+	f.BoolVar(&r.over, "force", false, "overwrite results in the output folder")
+	f.BoolVar(&r.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
+}
+
+// run is the command.
+func (r *replayCommand) run(ctx context.Context, g *Global, args []string) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	out := output{dir: r.outDir, force: r.over}
+	if err := out.prepare(); err != nil {
+		return err
+	}
+	capture, err := r.open(ctx, g, args)
+	if err != nil {
+		return err
+	}
+	p, err := r.plan(g, capture)
+	if err != nil {
+		return err
+	}
+	if r.dryRun && len(r.client.URLs) == 0 {
+		return printPlan(g, p, 0)
+	}
+	if r.client.Key, err = r.key(g); err != nil {
+		return err
+	}
+	r.client.TokenIDs = r.live
+	c, err := client.New(r.client)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	defer c.Close()
+	maxLen, err := r.chooseModel(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	if r.dryRun {
+		return printPlan(g, p, maxLen)
+	}
+	warnLong(g, p, maxLen)
+	return r.drive(ctx, g, out, capture, args, p, c)
+}
+
+func (r *replayCommand) check() error {
+	switch {
+	case len(r.client.URLs) == 0 && !r.dryRun:
+		return usagef("--url is missing: the server to drive, such as http://127.0.0.1:8000")
+	case (r.live || r.force) && !r.prompts.ids():
+		return usagef("--live-outputs and --force-outputs need --prompts token-ids")
+	case r.live && r.force:
+		return usagef("--live-outputs and --force-outputs exclude each other")
+	case r.client.Endpoint == client.Chat && r.prompts.ids():
+		return usagef("--endpoint chat takes text, not token ids: add --prompts text")
+	case r.onError != replay.Continue && r.onError != replay.EndSession && r.onError != replay.Abort:
+		return usagef("--on-error %s: want continue, end-session or abort", r.onError)
+	case r.maxErrorRate < 0 || r.maxErrorRate > 1:
+		return usagef("--max-error-rate %v: want a share between 0 and 1", r.maxErrorRate)
+	case r.inFlight < 0 || r.warmup < 0 || r.interval <= 0 || r.grace < 0 || r.duration < 0 || r.client.IdleTimeout <= 0 || r.client.FirstTimeout < 0:
+		return usagef("counts and times are not negative, --metrics-interval and --idle-timeout not 0")
+	}
+	return nil
+}
+
+// plan links and compiles the trace and plans its replay.
+func (r *replayCommand) plan(g *Global, capture *trace.Capture) (*plan.Plan, error) {
+	outputs, err := trace.ParseOutputs(r.outputs)
+	if err != nil {
+		return nil, usagef("--outputs: %w", err)
+	}
+	if err := capture.Link(); err != nil {
+		return nil, usagef("%w", err)
+	}
+	w, err := capture.Compile(outputs)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	o := &r.timing.Options
+	if o.Sessions, o.Share, err = parseSessions(r.timing.sessions); err != nil {
+		return nil, err
+	}
+	if o.Timing == "" && o.Concurrency > 0 {
+		o.Timing = plan.Concurrency
+	}
+	if o.Timing == "" && !capture.SharedClock && len(w.Programs) > 1 {
+		return nil, usagef("the programs of this trace have no common clock: say how many run at a time (--concurrency N), or --timing asap")
+	}
+	p, err := plan.New(w, *o)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return p, nil
+}
+
+// key reads the API key; "" when there is none.
+func (r *replayCommand) key(g *Global) (string, error) {
+	key := ""
+	if g.Getenv != nil {
+		key = g.Getenv("AGENTSIM_API_KEY")
+	}
+	if r.keyFile != "" {
+		text, err := os.ReadFile(r.keyFile)
+		if err != nil {
+			return "", usagef("reading the API key: %w", err)
+		}
+		key = string(text)
+	}
+	key = strings.TrimSpace(key)
+	for i := range len(key) {
+		if key[i] < ' ' || key[i] > '~' {
+			return "", usagef("the API key holds a character that no HTTP header may have")
+		}
+	}
+	return key, nil
+}
+
+// chooseModel asks the servers what they serve and decides what to ask for. It returns the longest context that they take, 0 when
+// they do not tell.
+func (r *replayCommand) chooseModel(ctx context.Context, c *client.Client, p *plan.Plan) (int, error) {
+	maxLen := 0
+	for server := range c.Servers() {
+		list, err := c.Models(ctx, server)
+		switch {
+		case errors.Is(err, client.ErrNotFound):
+			continue
+		case err != nil:
+			return 0, usagef("no server: %w", err)
+		}
+		var names []string
+		for _, m := range list {
+			names = append(names, m.ID)
+		}
+		if r.model == "" && len(list) == 1 {
+			r.model = list[0].ID
+		}
+		if r.model == "" && len(list) > 0 {
+			if missing := p.Unserved(names); missing != "" {
+				return 0, usagef("%s does not serve the recorded model %q but %s; name one with --model", c.Base(server), missing, strings.Join(names, ", "))
+			}
+		}
+		for _, m := range list {
+			if (r.model == "" || m.ID == r.model) && m.MaxLen > 0 && (maxLen == 0 || m.MaxLen < maxLen) {
+				maxLen = m.MaxLen
+			}
+		}
+	}
+	return maxLen, nil
+}
+
+// drive replays the plan and prints and writes the results.
+func (r *replayCommand) drive(ctx context.Context, g *Global, out output, capture *trace.Capture, files []string, p *plan.Plan, c *client.Client) error {
+	maker, overhead, err := r.prompts.maker(ctx, g, p, c, r.modelOf(p))
+	if err != nil {
+		return err
+	}
+	if _, err := replay.WarmUp(ctx, c, maker, r.modelOf(p), r.warmup); err != nil {
+		return fmt.Errorf("before the replay: %w", err)
+	}
+	rows, err := newRequestFile(out)
+	if err != nil {
+		return err
+	}
+	defer rows.close()
+	// A second interrupt ends the process as it would any other.
+	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })()
+	var watch *replay.Watch
+	if r.metrics != "" {
+		watch = replay.NewWatch(ctx, c, r.metrics, r.interval)
+	}
+	progress := new(replay.Progress)
+	stop := showReplay(g, progress, p)
+	begun := time.Now().UnixMilli()
+	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force,
+		MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
+		Progress: progress, Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
+	stop()
+	about := replay.About{Name: "replay", Config: r.config(p, c), Salt: r.prompts.salt, Overhead: overhead, SLO: r.slo}
+	if watch != nil {
+		about.Servers = watch.Stop()
+	}
+	run := result.Report(about)
+	if err := errors.Join(err, rows.close()); err != nil {
+		return err
+	}
+	if err := r.write(out, result, begun, r.report(capture, files, p, run)); err != nil {
+		return err
+	}
+	if r.json {
+		err = report.Write(g.Stdout, r.report(capture, files, p, run))
+	} else {
+		err = printReplay(g, p, run)
+	}
+	if err != nil {
+		return err
+	}
+	return r.verdict(result, run)
+}
+
+// modelOf is the model that warm-ups ask for.
+func (r *replayCommand) modelOf(p *plan.Plan) string {
+	if r.model != "" {
+		return r.model
+	}
+	return p.Workload.Calls[0].Turn.Model
+}
+
+func (r *replayCommand) report(capture *trace.Capture, files []string, p *plan.Plan, run *report.Run) *report.Report {
+	read := &capture.Read
+	return &report.Report{Version: version(), Runs: []*report.Run{run}, Trace: &report.Trace{Format: capture.Format,
+		Files: files, Calls: int64(read.Calls), RowsLost: int64(read.LostRows), Duplicates: int64(read.Duplicates)}}
+}
+
+// config is what the report says of how the replay was asked for.
+func (r *replayCommand) config(p *plan.Plan, c *client.Client) json.RawMessage {
+	o := &p.Options
+	urls := make([]string, c.Servers())
+	for i := range urls {
+		urls[i] = c.Base(i)
+	}
+	text, err := json.Marshal(struct {
+		URLs        []string `json:"urls"`
+		Model       string   `json:"model,omitempty"`
+		Endpoint    string   `json:"endpoint"`
+		Prompts     string   `json:"prompts"`
+		Timing      string   `json:"timing"`
+		Speed       float64  `json:"speed"`
+		MaxGap      string   `json:"max_gap,omitempty"`
+		From        string   `json:"from,omitempty"`
+		To          string   `json:"to,omitempty"`
+		Sessions    string   `json:"sessions,omitempty"`
+		Loop        int      `json:"loop"`
+		Concurrency int      `json:"concurrency,omitempty"`
+		MaxInFlight int      `json:"max_in_flight,omitempty"`
+		LiveOutputs bool     `json:"live_outputs,omitempty"`
+		Forced      bool     `json:"force_outputs,omitempty"`
+		OpenEnded   bool     `json:"open_ended,omitempty"`
+	}{urls, r.model, r.client.Endpoint, r.prompts.kind, o.Timing, o.Speed, span(o.MaxGap), span(o.From), span(o.To), r.timing.sessions,
+		o.Loop, o.Concurrency, r.inFlight, r.live, r.force, r.client.OpenEnded})
+	if err != nil {
+		return nil // cannot be: it is plain values
+	}
+	return text
+}
+
+// span is "" for no time.
+func span(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// write writes the report and the trace of the run.
+func (r *replayCommand) write(out output, result *replay.Result, begun int64, rep *report.Report) error {
+	if out.dir == "" {
+		return nil
+	}
+	rows, requests := result.InOrder()
+	records := sim.RequestRecords(result.Plan.Workload, traceBlock, requests)
+	if err := writeRecords(filepath.Join(out.dir, "replay.trace"), result.Dated(rows, records, begun)); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := report.Write(&text, rep); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(out.dir, reportName), text.Bytes())
+}
+
+// traceBlock is the tokens of a block in the trace of a replay whose source has no hashes.
+const traceBlock = 16
+
+// verdict is the exit code.
+func (r *replayCommand) verdict(result *replay.Result, run *report.Run) error {
+	doubts := strings.Join(run.Replay.Doubts, "; ")
+	switch {
+	case result.Interrupted:
+		return &exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d requests", len(result.Rows), result.Plan.Calls)}
+	case doubts == "":
+		return nil
+	case r.strict:
+		return &exitError{exitFailed, errors.New("do not trust this result: " + doubts)}
+	}
+	return &exitError{exitUntrusted, errors.New("do not trust this result: " + doubts)}
+}

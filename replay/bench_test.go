@@ -1,0 +1,175 @@
+package replay_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/replay"
+	"github.com/agentsim/agentsim/replay/client"
+	"github.com/agentsim/agentsim/replay/plan"
+	"github.com/agentsim/agentsim/replay/prompts"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// benchServer is the variable that makes this test binary a trivial server: its value is the time between two tokens.
+const benchServer = "AGENTSIM_REPLAY_BENCH_SERVER"
+
+func TestMain(m *testing.M) {
+	if gap, ok := os.LookupEnv(benchServer); ok {
+		serveTrivially(gap)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serveTrivially answers every request with as many tokens as it asks for, without looking at the prompt.
+func serveTrivially(gap string) {
+	every, err := time.ParseDuration(gap)
+	if err != nil {
+		panic(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(l.Addr())
+	event := []byte(`data: {"id":"c","object":"text_completion","model":"m","choices":[{"index":0,"text":" tok","finish_reason":null}]}` + "\n\n")
+	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			return
+		}
+		n := 0
+		_, after, _ := strings.Cut(string(body[max(0, len(body)-300):]), `"max_tokens":`)
+		fmt.Sscanf(after, "%d", &n)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range n {
+			if every > 0 {
+				time.Sleep(every)
+			}
+			w.Write(event)
+			w.(http.Flusher).Flush()
+		}
+		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n"+
+			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":16,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", n)
+	}))
+	panic(err)
+}
+
+// startServer runs the trivial server in a process of its own.
+func startServer(b *testing.B, gap time.Duration) string {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), benchServer+"="+gap.String(), "GOMAXPROCS=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return "http://" + strings.TrimSpace(addr)
+}
+
+// oneCore replays with one processor for the client.
+func oneCore(b *testing.B, url string, w *trace.Workload, o plan.Options, inFlight int) *replay.Result {
+	b.Helper()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	p, err := plan.New(w, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := client.New(client.Options{URLs: []string{url}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	ids, err := prompts.TokenIDs(prompts.DefaultLowID, prompts.DefaultHighID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	result, err := replay.Run(b.Context(), replay.Options{Plan: p, Client: c, Prompts: prompts.NewMaker(w, ids, 1, prompts.Scale{}), MaxInFlight: inFlight})
+	if err != nil || result.Failed > 0 || result.Unsent() > 0 {
+		b.Fatalf("%v: %d failed, %d unsent", err, result.Failed, result.Unsent())
+	}
+	return result
+}
+
+// BenchmarkStreams keeps 1,000 streams of 25 tokens a second open once all have begun.
+func BenchmarkStreams(b *testing.B) {
+	const streams, tokens, rounds = 1000, 20, 6
+	url := startServer(b, 40*time.Millisecond)
+	var turns []turn
+	for s := range streams {
+		for r := range rounds {
+			at := s + r*1000
+			turns = append(turns, turn{fmt.Sprint("s", s), "", at, at + 900, 16, tokens, nil})
+		}
+	}
+	w := compile(b, turns...)
+	for b.Loop() {
+		result := oneCore(b, url, w, plan.Options{}, 0)
+		l := result.Report(replay.About{}).Replay
+		b.ReportMetric(streams*tokens*rounds/result.End.Seconds(), "events/s")
+		b.ReportMetric(l.LagMs.P50.Value, "lag-p50-ms")
+		b.ReportMetric(l.LagMs.P99.Value, "lag-p99-ms")
+		b.ReportMetric(l.CPUShare.Value*100, "cpu-%")
+	}
+}
+
+// BenchmarkRequests sends requests for 20 tokens as fast as one core can.
+func BenchmarkRequests(b *testing.B) {
+	const requests, sessions = 100_000, 200
+	url := startServer(b, 0)
+	var turns []turn
+	for s := range sessions {
+		for r := range requests / sessions {
+			turns = append(turns, turn{fmt.Sprint("s", s), "", r * 10, r*10 + 5, 16, 20, nil})
+		}
+	}
+	w := compile(b, turns...)
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		result := oneCore(b, url, w, plan.Options{Timing: plan.ASAP}, 64)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(requests/result.End.Seconds(), "requests/s")
+		b.ReportMetric(requests*20/result.End.Seconds(), "events/s")
+		b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/requests, "kept-B/request")
+		runtime.KeepAlive(result)
+	}
+}
+
+// BenchmarkLongPrompts sends 1,000 prompts of 100,000 tokens, 64 at a time: 600 MB of bodies.
+func BenchmarkLongPrompts(b *testing.B) {
+	const requests = 1000
+	url := startServer(b, 0)
+	var turns []turn
+	for s := range requests {
+		turns = append(turns, turn{fmt.Sprint("s", s), "", 0, 5, 100_000, 1, nil})
+	}
+	w := compile(b, turns...)
+	for b.Loop() {
+		result := oneCore(b, url, w, plan.Options{Timing: plan.ASAP}, 64)
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(requests/result.End.Seconds(), "requests/s")
+		b.ReportMetric(float64(m.Sys)/(1<<20), "process-MiB")
+	}
+}

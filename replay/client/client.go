@@ -1,0 +1,251 @@
+// Package client sends the requests of a replay to OpenAI-compatible servers and notes when what came back.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsim/agentsim/trace/report"
+	"github.com/agentsim/agentsim/trace/wire"
+)
+
+// None marks a time that does not exist.
+const None = report.None
+
+// The endpoints that prompts go to.
+const (
+	Completions = "completions"
+	Chat        = "chat"
+)
+
+// Options adjust a Client.
+type Options struct {
+	// URLs are the servers, with or without a path such as /v1.
+	URLs []string
+	// Endpoint is Completions or Chat; "" is Completions.
+	Endpoint string
+	// Key, where not empty, is sent as a bearer token. It never stands in an Answer.
+	Key string
+	// SessionHeader replaces the headers of Dynamo by one with the session's id; "none" sends none at all.
+	SessionHeader string
+	// IdleTimeout is how long a stream may be silent, its first byte apart: that may take as long as it likes unless
+	// FirstTimeout, where positive, bounds it. 0 is 5 minutes.
+	IdleTimeout, FirstTimeout time.Duration
+	// Fresh opens a connection for each request.
+	Fresh bool
+	// OpenEnded sends neither min_tokens nor ignore_eos, for hosted servers.
+	OpenEnded bool
+	// TokenIDs asks for the ids of generated tokens.
+	TokenIDs bool
+}
+
+const (
+	connectTimeout = 10 * time.Second
+	askTimeout     = 30 * time.Second
+	defaultIdle    = 5 * time.Minute
+	// keepAlive is below the 5 s after which uvicorn closes a connection that is not used: a request sent at that moment
+	// would find the connection reset.
+	keepAlive = 4 * time.Second
+)
+
+// Client sends requests. It is safe for concurrent use.
+type Client struct {
+	options   Options
+	bases     []string
+	transport *http.Transport
+	start     time.Time
+	// dropped are the fields that a server refused, as bits.
+	dropped atomic.Uint32
+}
+
+// New returns a client. Errors name the URL or option that is wrong.
+func New(o Options) (*Client, error) {
+	c := &Client{options: o, start: time.Now()}
+	if o.Endpoint == "" {
+		c.options.Endpoint = Completions
+	}
+	if c.options.IdleTimeout == 0 {
+		c.options.IdleTimeout = defaultIdle
+	}
+	if c.options.Endpoint != Completions && c.options.Endpoint != Chat {
+		return nil, fmt.Errorf("endpoint %q: want %s or %s", o.Endpoint, Completions, Chat)
+	}
+	if len(o.URLs) == 0 {
+		return nil, errors.New("no server: name its URL, such as http://127.0.0.1:8000")
+	}
+	for _, text := range o.URLs {
+		base, err := parseURL(text)
+		if err != nil {
+			return nil, err
+		}
+		c.bases = append(c.bases, base)
+	}
+	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
+	c.transport = &http.Transport{
+		DialContext:         dialer.DialContext,
+		MaxIdleConns:        0,
+		MaxIdleConnsPerHost: 1 << 16,
+		IdleConnTimeout:     keepAlive,
+		DisableCompression:  true,
+		DisableKeepAlives:   o.Fresh,
+		WriteBufferSize:     64 << 10,
+		ReadBufferSize:      16 << 10,
+		// One slow reader of an HTTP/2 connection stalls all its streams.
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
+	return c, nil
+}
+
+// parseURL returns the base of a server's paths, without a trailing /v1.
+func parseURL(text string) (string, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return "", errors.New("a server's URL is not of the form http://HOST:PORT or https://HOST[:PORT]")
+	case u.User != nil:
+		return "", fmt.Errorf("server %s: credentials do not belong into a URL", u.Host)
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf("server %s: a URL with a query or a fragment is no server", u.Host)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(u.String(), "/"), "/v1"), nil
+}
+
+// Servers is the number of URLs.
+func (c *Client) Servers() int { return len(c.bases) }
+
+// Base is the URL of a server, without a trailing slash.
+func (c *Client) Base(server int) string { return c.bases[server] }
+
+// Start lets the times of answers count from now on. No request may be under way.
+func (c *Client) Start() { c.start = time.Now() }
+
+// Now is the time since Start, or since the client was made.
+func (c *Client) Now() time.Duration { return time.Since(c.start) }
+
+// Close closes connections that are not in use.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Do sends a request and reads its answer to the end. It always returns an answer; ctx cuts it off.
+func (c *Client) Do(ctx context.Context, r *Request) *Answer {
+	for {
+		a := newAnswer()
+		a.Sent = c.Now()
+		used := c.dropped.Load()
+		c.once(ctx, r, used, a)
+		a.End = c.Now()
+		if a.Err == nil || !c.drop(a.Err, used) || ctx.Err() != nil {
+			a.redact(c.options.Key)
+			return a
+		}
+		r.Retries++
+	}
+}
+
+// once makes one attempt.
+func (c *Client) once(ctx context.Context, r *Request, dropped uint32, a *Answer) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := newLimit(cancel, c.options.FirstTimeout, c.options.IdleTimeout)
+	defer limit.stop()
+	conn := &connection{now: c.Now, connected: None, wrote: None, firstByte: None}
+	defer conn.copy(a)
+	req, err := c.request(conn.trace(ctx), r, dropped)
+	if err != nil {
+		a.fail(FailConnect, "making the request: %v", err)
+		return
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		a.failRead(ctx, err, FailConnect)
+		return
+	}
+	defer resp.Body.Close()
+	limit.heard()
+	a.Status = resp.StatusCode
+	body, err := decoded(resp)
+	if err != nil {
+		a.fail(FailParse, "%v", err)
+		return
+	}
+	if resp.StatusCode != http.StatusOK {
+		c.refused(a, resp, body)
+		return
+	}
+	read := &streamReader{answer: a, now: c.Now, limit: limit}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		read.whole(ctx, body)
+	} else {
+		read.stream(ctx, body)
+	}
+}
+
+// refused reads the body of an error.
+func (c *Client) refused(a *Answer, resp *http.Response, body io.Reader) {
+	text, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
+	e := wire.ParseError(resp.StatusCode, text)
+	kind := FailStatus
+	if resp.StatusCode == http.StatusBadRequest && tooLong(e) {
+		kind = FailContext
+	}
+	a.Err = &Failure{Kind: kind, Text: e.Error(), Param: e.Param, fields: refusesFields(resp.StatusCode)}
+	a.RetryAfter = resp.Header.Get("Retry-After")
+}
+
+const maxErrorBody = 64 << 10
+
+// tooLong tells whether a server refuses a prompt because the context is too long.
+func tooLong(e *wire.Error) bool {
+	text := strings.ToLower(e.Code + " " + e.Message)
+	for _, sign := range []string{"context_length_exceeded", "context length", "context window", "max_model_len", "maximum model length"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// connection is what the transport knows of a request. It writes from goroutines of its own, even after it returned.
+type connection struct {
+	mu                          sync.Mutex
+	now                         func() time.Duration
+	connected, wrote, firstByte time.Duration
+	reused                      bool
+	count                       int
+}
+
+func (n *connection) trace(ctx context.Context) context.Context {
+	note := func(at *time.Duration) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		*at = n.now()
+	}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if n.count++; n.count == 1 {
+				n.connected, n.reused = n.now(), info.Reused
+			}
+		},
+		WroteRequest:         func(httptrace.WroteRequestInfo) { note(&n.wrote) },
+		GotFirstResponseByte: func() { note(&n.firstByte) },
+	})
+}
+
+// copy puts what is known into the answer.
+func (n *connection) copy(a *Answer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a.Connected, a.Wrote, a.FirstByte, a.Reused, a.Connections = n.connected, n.wrote, n.firstByte, n.reused, n.count
+}

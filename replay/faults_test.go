@@ -1,0 +1,481 @@
+package replay_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/replay"
+	"github.com/agentsim/agentsim/replay/client"
+	"github.com/agentsim/agentsim/replay/plan"
+	"github.com/agentsim/agentsim/replay/prompts"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+	"github.com/agentsim/agentsim/trace/wire"
+)
+
+// chain is a session of turns that start every so many ms and take 1 ms.
+func chain(session string, turns, every int) []turn {
+	var list []turn
+	for i := range turns {
+		list = append(list, turn{session, "", i * every, i*every + 1, 16, 2, []uint64{uint64(len(session))<<20 + 7}})
+	}
+	return list
+}
+
+// serverDoubts are the doubts but for the lateness of the client, which depends on what else the machine does.
+func serverDoubts(r *replay.Result) []string {
+	return slices.DeleteFunc(r.Report(replay.About{}).Replay.Doubts, func(d string) bool { return strings.HasPrefix(d, "the client") })
+}
+
+// answered lists the outcomes as "id kind", in order of their ids.
+func answered(outcomes []*replay.Outcome) []string {
+	var list []string
+	for _, o := range outcomes {
+		kind := client.Kind("ok")
+		if o.Answer.Err != nil {
+			kind = o.Answer.Err.Kind
+		}
+		list = append(list, fmt.Sprint(o.ID, " ", kind))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// A server that dies in the middle and comes back: no hang, no lost record, and a report that says what happened.
+func TestServerDiesAndComesBack(t *testing.T) {
+	f := newFake(t)
+	f.Gap = 30 * time.Millisecond
+	listen := func(addr string) (*http.Server, string) {
+		var l net.Listener
+		var err error
+		for range 50 { // the port may still be held by connections of the one before
+			if l, err = net.Listen("tcp", addr); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: f}
+		go s.Serve(l)
+		return s, l.Addr().String()
+	}
+	server, addr := listen("127.0.0.1:0")
+	back := make(chan *http.Server, 1)
+	time.AfterFunc(220*time.Millisecond, func() {
+		server.Close() // cuts streams
+		time.AfterFunc(200*time.Millisecond, func() {
+			s, _ := listen(addr)
+			back <- s
+		})
+	})
+	w := compile(t, slices.Concat(chain("a", 10, 100), chain("bb", 10, 100), chain("ccc", 10, 100))...)
+	result, outcomes := run(t, w, f, func(s *setup) { s.client.URLs = []string{"http://" + addr} })
+	defer (<-back).Close()
+	if len(outcomes) != 30 || result.Unsent() != 0 {
+		t.Fatalf("%d outcomes of 30, %d unsent", len(outcomes), result.Unsent())
+	}
+	if result.Failed < 3 || result.Failed > 15 {
+		t.Errorf("%d of 30 failed: the server was away for 2 of 10 turns", result.Failed)
+	}
+	for _, o := range outcomes {
+		if o.Due > 700*time.Millisecond && o.Answer.Err != nil {
+			t.Errorf("%s failed after the server was back: %v", o.ID, o.Answer.Err)
+		}
+	}
+	run := result.Report(replay.About{})
+	if d := strings.Join(run.Replay.Doubts, "; "); !strings.Contains(d, "requests failed (") {
+		t.Errorf("doubts are %q", d)
+	}
+	if int64(result.Failed) != run.Requests.Failed {
+		t.Errorf("%d failed in the report, want %d", run.Requests.Failed, result.Failed)
+	}
+}
+
+// aiperf#1273: completion waits for ever for a request that ended without a record.
+func TestEveryKindOfEndIsCounted(t *testing.T) {
+	f := newFake(t)
+	f.Hook = func(n int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
+		switch n {
+		case 1:
+			w.WriteHeader(http.StatusTooManyRequests)
+		case 2:
+			panic(http.ErrAbortHandler)
+		case 3:
+			fmt.Fprint(w, "data: {\"choices\":[{\"text\":\"x\",\"finish_reason\":null}]}\n\n")
+		case 4:
+			fmt.Fprint(w, "data: {oops\n\n")
+		default:
+			return false
+		}
+		return true
+	}
+	result, outcomes := run(t, compile(t, chain("a", 5, 5)...), f, func(s *setup) { s.client.Fresh = true })
+	want := []string{"a-1 status", "a-2 connection", "a-3 cut off", "a-4 unreadable", "a-5 ok"}
+	if got := answered(outcomes); !slices.Equal(got, want) {
+		t.Errorf("ends are %q, want %q", got, want)
+	}
+	q := result.Report(replay.About{}).Requests
+	if q.Completed != 1 || q.Rejected != 1 || q.Failed != 3 {
+		t.Errorf("%+v", q)
+	}
+}
+
+// AgentX FAQ: errors do not invalidate a run, and the submission is called valid.
+func TestManyErrorsStopTheReplay(t *testing.T) {
+	f := newFake(t)
+	f.Hook = func(_ int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
+		w.WriteHeader(http.StatusInternalServerError)
+		return true
+	}
+	result, _ := run(t, compile(t, chain("a", 60, 1)...), f, func(s *setup) { s.options.MaxErrorRate = 0.05 })
+	if len(result.Rows) != 20 || result.Unsent() != 40 || result.Stopped == "" {
+		t.Errorf("%d were sent, %d not, stopped: %q", len(result.Rows), result.Unsent(), result.Stopped)
+	}
+}
+
+func TestAbortOnError(t *testing.T) {
+	f := newFake(t)
+	f.Hook = func(n int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
+		if n == 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return n == 3
+	}
+	result, _ := run(t, compile(t, chain("a", 10, 1)...), f, func(s *setup) { s.options.OnError = replay.Abort })
+	if len(result.Rows) != 3 || !strings.Contains(result.Stopped, "a-3") {
+		t.Errorf("%d were sent, stopped: %q", len(result.Rows), result.Stopped)
+	}
+}
+
+// An interrupt stops sending; what is under way has its grace and is then cut off, and both are in the report.
+func TestInterruptKeepsWhatWasDone(t *testing.T) {
+	for name, test := range map[string]struct {
+		grace     time.Duration
+		completed int64
+	}{"with grace": {10 * time.Second, 2}, "without": {time.Millisecond, 1}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.Hook = func(n int, _ http.ResponseWriter, q *http.Request, _ *wire.Request) bool {
+				return n == 2 && !sleep(q, 200*time.Millisecond)
+			}
+			w := compile(t, chain("a", 5, 50)...)
+			p, err := plan.New(w, plan.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := client.New(client.Options{URLs: []string{f.URL}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids, _ := prompts.TokenIDs(prompts.DefaultLowID, prompts.DefaultHighID)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: prompts.NewMaker(w, ids, 1, prompts.Scale{}), Grace: test.grace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, result)
+			run := result.Report(replay.About{})
+			if run.Status != report.RunInterrupted || run.Requests.Completed != test.completed || run.Requests.Unfinished != 5-test.completed {
+				t.Errorf("%s, %+v; want %d completed", run.Status, run.Requests, test.completed)
+			}
+		})
+	}
+}
+
+// aiperf#585: a window leaves calls out, and the replay waits for them for ever.
+func TestWindowsEnd(t *testing.T) {
+	result, _ := run(t, family(t), newFake(t), func(s *setup) { s.plan = plan.Options{From: 12 * time.Millisecond, To: 28 * time.Millisecond} })
+	if len(result.Rows) != 2 || result.Unsent() != 0 {
+		t.Errorf("%d were sent, %d not; want 2 and 0", len(result.Rows), result.Unsent())
+	}
+}
+
+// inference-perf#615: no stop by time.
+func TestDurationEndsTheReplay(t *testing.T) {
+	result, _ := run(t, compile(t, chain("a", 100, 20)...), newFake(t), func(s *setup) { s.options.Duration = 130 * time.Millisecond })
+	if n := len(result.Rows); n < 3 || n > 8 || !strings.Contains(result.Stopped, "duration") {
+		t.Errorf("%d were sent in 130 ms, stopped: %q", n, result.Stopped)
+	}
+}
+
+// tcpreplay#724: sleeps add up. Deadlines are absolute here, so the last send is as late as the first.
+func TestLatenessDoesNotAddUp(t *testing.T) {
+	_, outcomes := run(t, compile(t, chain("a", 100, 5)...), newFake(t), func(s *setup) { s.plan.Timing = plan.Strict })
+	late := 0
+	for _, o := range outcomes {
+		if want := time.Duration(o.Call) * 5 * time.Millisecond; o.Planned != want {
+			t.Fatalf("%s is planned at %v, want %v", o.ID, o.Planned, want)
+		}
+		if o.Lag() > 20*time.Millisecond {
+			late++
+		}
+	}
+	if late > 50 {
+		t.Errorf("%d of 100 are more than 20 ms late", late)
+	}
+}
+
+// dynamo#14254: histories sent twice; sglang PR 30304: the length of turn 1 used for all. Prompts are as long as recorded.
+func TestPromptsAreAsLongAsRecorded(t *testing.T) {
+	w := compile(t, turn{"a", "", 0, 1, 20, 1, []uint64{1, 2}}, turn{"a", "", 2, 3, 100, 1, []uint64{1, 3, 4, 5, 6, 7, 8}},
+		turn{"a", "", 4, 5, 33, 1, []uint64{1, 3}}) // aiperf#1229: fewer hashes than the prompt has blocks
+	f := newFake(t)
+	result, _ := run(t, w, f, nil)
+	for i, want := range []int{20, 100, 33} {
+		if got := len(f.seen[i].body.Prompt.Tokens); got != want {
+			t.Errorf("prompt %d has %d tokens, want %d", i+1, got, want)
+		}
+	}
+	if off := result.Report(replay.About{}).Replay.Prompts; off.Off.Value != 0 || off.Requests != 3 {
+		t.Errorf("%+v", off)
+	}
+}
+
+// aiperf#339: outputs of 300 tokens where 1,023 were asked for. The request forces the recorded length, and a server that
+// does not keep it makes the run doubtful.
+func TestShortOutputsAreDoubtful(t *testing.T) {
+	f := newFake(t)
+	f.Hook = func(_ int, w http.ResponseWriter, _ *http.Request, body *wire.Request) bool {
+		if *body.MaxTokens != 2 || *body.MinTokens != 2 || !body.IgnoreEOS || !body.StreamOptions.IncludeUsage {
+			t.Errorf("asked for %+v", body)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"choices\":[{\"text\":\"x\",\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":16,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n")
+		return true
+	}
+	result, _ := run(t, compile(t, chain("a", 3, 1)...), f, nil)
+	if d := serverDoubts(result); len(d) != 1 || !strings.Contains(d[0], "50.0% more or fewer tokens") {
+		t.Errorf("doubts are %q", d)
+	}
+}
+
+// Speculative decoding: several tokens in an event. Gaps of events are not called gaps of tokens.
+func TestEventsOfSeveralTokensHaveNoGaps(t *testing.T) {
+	for per, known := range map[int64]bool{1: true, 4: false} {
+		f := newFake(t)
+		f.PerEvent = per
+		w := compile(t, turn{"a", "", 0, 1, 16, 8, []uint64{1}})
+		result, _ := run(t, w, f, nil)
+		report := result.Report(replay.About{})
+		if got := report.LatencyMs.ITL.Count > 0; got != known || report.Replay.TokensPerEvent.Value != float64(per) || report.LatencyMs.TPOT.Count != 1 {
+			t.Errorf("%d tokens an event: gaps known %v, %v tokens an event", per, got, report.Replay.TokensPerEvent)
+		}
+	}
+}
+
+// A cache that holds the prompts already measures another server than one that does not.
+func TestWarmCachesAreNoticed(t *testing.T) {
+	f := newFake(t)
+	w := compile(t, turn{"a", "", 0, 1, 160, 1, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}})
+	for i, want := range []int{0, 1} {
+		result, _ := run(t, w, f, nil)
+		if d := serverDoubts(result); len(d) != want {
+			t.Errorf("run %d: doubts are %q", i+1, d)
+		}
+	}
+}
+
+// aiperf#732: cache hits are in the summary; and what is not reported is absent, not 0.
+func TestCachedTokens(t *testing.T) {
+	f := newFake(t)
+	result, _ := run(t, family(t), f, nil)
+	r := result.Report(replay.About{})
+	if r.KV.HitTokens.Value != 48 || r.KV.PromptTokens.Value != 128 || r.Replay.EndlessHitRate.Value != 48.0/128 {
+		t.Errorf("hit %v of %v, endless %v", r.KV.HitTokens, r.KV.PromptTokens, r.Replay.EndlessHitRate)
+	}
+	f.Hook = func(_ int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"choices\":[{\"text\":\"x\",\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":16,\"completion_tokens\":1}}\n\n")
+		return true
+	}
+	result, _ = run(t, family(t), f, nil)
+	if hit := result.Report(replay.About{}).KV.HitRate; hit.Known {
+		t.Errorf("hit rate %v without a word of it", hit)
+	}
+}
+
+// An endless cache of blocks of any size finds what the plan's summary says, for prompts alone.
+func TestEndlessCachesFindWhatThePlanSays(t *testing.T) {
+	w := compile(t,
+		turn{"a", "", 0, 1, 64, 1, []uint64{1, 2, 3, 4}}, turn{"b", "", 100, 101, 64, 1, []uint64{1, 2, 5, 6}},
+		turn{"a", "", 200, 201, 100, 1, []uint64{1, 2, 3, 4, 7, 8, 9}}, turn{"c", "", 300, 301, 50, 1, []uint64{1, 10, 11, 12}})
+	for _, size := range []int{4, 16, 32} {
+		f := newFake(t)
+		f.BlockSize = size
+		result, _ := run(t, w, f, func(s *setup) { s.plan.Timing = plan.Closed; s.plan.Speed = 10 })
+		hits := 0
+		for _, s := range f.seen {
+			hits += s.cached
+		}
+		want := 32 + 64 + 16
+		if size == 32 {
+			want = 32 + 64 // the first block of c alone fills no block of 32
+		}
+		if hits != want {
+			t.Errorf("blocks of %d: %d tokens cached, want %d", size, hits, want)
+		}
+		if s := result.Plan.Summary(); s.PromptHits != 32+64+16 {
+			t.Errorf("the plan says %d", s.PromptHits)
+		}
+	}
+}
+
+// aiperf#1165, #966: one odd request inside a subagent stops everything; subagents of any depth are replayed.
+func TestDeepSubagents(t *testing.T) {
+	var turns []turn
+	parent := ""
+	for depth := range 20 {
+		name := fmt.Sprint("s", depth)
+		turns = append(turns, turn{name, parent, depth * 5, depth*5 + 1, 16, 1, nil})
+		parent = name
+	}
+	f := newFake(t)
+	result, _ := run(t, compile(t, turns...), f, nil)
+	if len(result.Rows) != 20 || result.Report(replay.About{}).Programs.Completed != 1 {
+		t.Errorf("%d of 20 were sent", len(result.Rows))
+	}
+	for i := 1; i < 20; i++ {
+		if h := wire.SessionOf(f.seen[i].header); h.ID != fmt.Sprint("s", i) || h.Parent != fmt.Sprint("s", i-1) {
+			t.Errorf("request %d is of %+v", i, h)
+		}
+	}
+}
+
+func TestCalibration(t *testing.T) {
+	for name, count := range map[string]func(words []string) int{
+		"words are tokens": func(w []string) int { return len(w) + 7 },
+		"some are two": func(w []string) int {
+			n := 7
+			for _, word := range w {
+				if n++; word[0] == 'b' || word == "zone" {
+					n++
+				}
+			}
+			return n
+		},
+		"letters are tokens": func(w []string) int { return 5*len(w) + 7 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.Hook = func(_ int, w http.ResponseWriter, _ *http.Request, body *wire.Request) bool {
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprintf(w, "data: {\"choices\":[{\"text\":\"x\",\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":1}}\n\n",
+					count(strings.Fields(body.Prompt.Text)))
+				return true
+			}
+			c, err := client.New(client.Options{URLs: []string{f.URL}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cal, err := replay.Calibrate(t.Context(), c, 0, "m")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := int(float64(len(cal.Words))*cal.Scale.PerWord) + cal.Scale.Overhead
+			if cal.Scale.Overhead != 7 || got != count(cal.Words) || cal.Exact == (name == "letters are tokens") {
+				t.Errorf("%d words, %+v, exact %v after %d questions", len(cal.Words), cal.Scale, cal.Exact, cal.Questions)
+			}
+			if cal.Exact && count(cal.Words) != len(cal.Words)+7 {
+				t.Error("a word is no single token")
+			}
+		})
+	}
+}
+
+func TestWarmUpRefusesServersThatRewriteTokens(t *testing.T) {
+	f := newFake(t)
+	w := compile(t, chain("a", 1, 1)...)
+	c, err := client.New(client.Options{URLs: []string{f.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := prompts.TokenIDs(prompts.DefaultLowID, prompts.DefaultHighID)
+	m := prompts.NewMaker(w, ids, 1, prompts.Scale{})
+	if a, err := replay.WarmUp(t.Context(), c, m, "m", 2); err != nil || a.Prompt != 64 || a.Cached != 0 {
+		t.Errorf("%v: %+v", err, a)
+	}
+	f.Hook = func(_ int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
+		fmt.Fprint(w, "data: {\"choices\":[{\"text\":\"x\",\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":65,\"completion_tokens\":1}}\n\n")
+		return true
+	}
+	if _, err := replay.WarmUp(t.Context(), c, m, "m", 1); err == nil || !strings.Contains(err.Error(), "65 tokens in a prompt of 64") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The metrics of several servers of one deployment are read before, during and after.
+func TestMetricsOfServers(t *testing.T) {
+	page := func(queries, hits, running int) string {
+		return fmt.Sprintf("# HELP x\nvllm:prefix_cache_queries_total{engine=\"0\",model_name=\"a b\"} %d\nvllm:prefix_cache_queries_total{engine=\"1\"} 10\n"+
+			"vllm:prefix_cache_hits_total %d 1700000000\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"+
+			"vllm:kv_cache_usage_perc{engine=\"1\"} 0.7\nother NaN\n{broken\nvllm:num_preemptions_total oops\n", queries, hits, running)
+	}
+	pages := []string{page(100, 10, 1), page(200, 60, 3), page(50, 30, 2)} // a restart before the last
+	var n atomic.Int32
+	f := http.NewServeMux()
+	f.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, pages[min(n.Add(1)-1, 2)])
+	})
+	s := &http.Server{Handler: f}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(l)
+	defer s.Close()
+	c, err := client.New(client.Options{URLs: []string{"http://" + l.Addr().String(), "http://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := replay.NewWatch(t.Context(), c, "/metrics", 300*time.Millisecond)
+	for n.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	list := watch.Stop()
+	if len(list) != 1 {
+		t.Fatalf("%d servers with metrics, want 1", len(list))
+	}
+	got := list[0]
+	// Queries grew from 110 to 210, then from 0 to 60; hits by 50, then 30.
+	if !got.Restarted || got.HitRate.Value != 80.0/160 || got.Running.Max.Value != 3 || got.Running.Mean.Value != 2 || got.KVUtilization.Max.Value != 0.6 || got.Preemptions.Known {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A call that the trace gives no time is sent when what it waits for has ended, in every timing but strict.
+func TestCallsWithoutATime(t *testing.T) {
+	c := &trace.Capture{Format: "test", SharedClock: true}
+	s := &trace.Session{ID: "a"}
+	for i := range 3 {
+		u := &trace.Turn{ID: fmt.Sprint("a-", i+1), Start: trace.NoTime, End: trace.NoTime, TTFT: trace.NoTime, Input: 8, Output: 1,
+			Cached: trace.Unknown, Reasoning: trace.Unknown, Explicit: true}
+		if i > 0 {
+			u.Waits = []trace.Wait{{ID: fmt.Sprint("a-", i), Delay: 20 * time.Millisecond}}
+		}
+		s.Turns = append(s.Turns, u)
+	}
+	c.Sessions = append(c.Sessions, s)
+	if err := c.Link(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Compile(trace.OutputsInferred)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, _ := run(t, w, newFake(t), nil)
+	for i := 1; i < 3; i++ {
+		if gap := result.Rows[i].Due - result.Rows[i-1].Due; gap < 20*time.Millisecond {
+			t.Errorf("turn %d is due %v after the one before, want 20 ms and its service", i+1, gap)
+		}
+	}
+}
