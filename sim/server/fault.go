@@ -52,6 +52,8 @@ type behaviour struct {
 	close, zip          bool
 	mark, noSpace       bool
 	split, unterminated bool
+	manyLines, nullText bool
+	merge               int // events in one write
 	lineEnd             string
 	comment             string
 	pad                 int
@@ -108,6 +110,9 @@ var kinds = map[string]kind{
 	"bom":            {"", "a byte order mark before the stream", func(b *behaviour, _ value) { b.mark = true }},
 	"no-space":       {"", "no space behind \"data:\"", func(b *behaviour, _ value) { b.noSpace = true }},
 	"split":          {"", "every event comes in two writes", func(b *behaviour, _ value) { b.split = true }},
+	"merge":          {"N=3", "the events of N tokens come in one write (aiperf#368)", func(b *behaviour, v value) { b.merge = v.n }},
+	"multi-line":     {"", "the data of an event has two lines", func(b *behaviour, _ value) { b.manyLines = true }},
+	"null-content":   {"", "the event for the role of a chat has content null", func(b *behaviour, _ value) { b.nullText = true }},
 	"no-final-blank": {"", "the empty line behind the last event is missing", func(b *behaviour, _ value) { b.unterminated = true }},
 	"comment":        {"", "a comment before every event", func(b *behaviour, _ value) { b.comment = ": keep-alive" }},
 	"ping":           {"D=1s", "a comment every D while nothing comes", func(b *behaviour, v value) { b.ping = v.d }},

@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 		{"close", func(r *reply) bool { return whole(r) }},
 		{"gzip", whole}, // Go's client decompresses, for it asked
 		{"crlf", whole}, {"cr", whole}, {"bom", whole}, {"no-space", whole}, {"split", whole}, {"comment", whole},
-		{"no-final-blank", whole},
+		{"no-final-blank", whole}, {"multi-line", whole}, {"null-content", whole}, {"merge:4", whole},
 		{"long-line:100000", whole},
 		{"ping:1ms", whole},
 		{"cr;bom;no-space;split;comment;usage-each;long-line:70000", whole},

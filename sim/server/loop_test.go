@@ -18,7 +18,7 @@ import (
 )
 
 // What a server does with requests that come at the times of a trace is what is predicted for the trace. The tolerance is
-// for the machine: TestServiceIsTheRun compares the two without clock and network.
+// for the machine, and grows with how late that makes the server: TestServiceIsTheRun compares the two without clock and network.
 func TestServedAsPredicted(t *testing.T) {
 	const block = 64
 	var lines strings.Builder
@@ -49,7 +49,7 @@ func TestServedAsPredicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := deployment()
-	d.Workers, d.Router.Policy, d.Cost.Prefill = 2, "kv", 40*time.Millisecond
+	d.Cost.Prefill = 20 * time.Millisecond
 	p, err := d.Resolve()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestServedAsPredicted(t *testing.T) {
 		want.add(r.FirstToken-r.Arrival, r.End-r.Arrival, int64(r.Hit), int64(r.Input))
 	}
 
-	_, url := start(t, d, Options{})
+	s, url := start(t, d, Options{})
 	begun := time.Now()
 	var mu sync.Mutex
 	var wait sync.WaitGroup
@@ -99,9 +99,10 @@ func TestServedAsPredicted(t *testing.T) {
 		}
 	}
 	n := float64(want.n)
-	near("mean time to first token, s", got.first/n, want.first/n, 0.03)
-	near("mean latency, s", got.end/n, want.end/n, 0.04)
-	near("hit rate", float64(got.hit)/float64(got.input), float64(want.hit)/float64(want.input), 0.04)
+	slack := 0.015 + 3*s.Lag().P99.Seconds()
+	near("mean time to first token, s", got.first/n, want.first/n, slack)
+	near("mean latency, s", got.end/n, want.end/n, slack)
+	near("hit rate", float64(got.hit)/float64(got.input), float64(want.hit)/float64(want.input), 0.005)
 }
 
 // means adds up what clients saw.

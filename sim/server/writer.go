@@ -23,6 +23,7 @@ type writer struct {
 	text    strings.Builder
 	thought strings.Builder
 	begun   bool
+	ended   bool
 }
 
 func (j *job) writer(w http.ResponseWriter) *writer {
@@ -145,6 +146,7 @@ func (o *writer) usage() *wire.Usage {
 
 // end finishes the answer.
 func (o *writer) end() {
+	o.ended = true
 	o.begin()
 	if !o.Stream {
 		c := o.chunkOf()
@@ -156,7 +158,7 @@ func (o *writer) end() {
 		}
 		c.Finish, c.Usage = o.finish(), o.usage()
 		o.w.Header().Set("Content-Type", "application/json")
-		_, _ = o.w.Write(o.rename(o.Append(nil, &c)))
+		_, _ = o.w.Write(o.rewrite(o.Append(nil, &c)))
 		return
 	}
 	if o.body.StreamOptions != nil && o.body.StreamOptions.IncludeUsage && !o.noUsage {
@@ -179,6 +181,7 @@ func (o *writer) end() {
 
 // fail tells an error: by status while nothing was written, else inside the answer.
 func (o *writer) fail(e *wire.Error) {
+	o.ended = true
 	if !o.begun || !o.Stream {
 		refuse(o.w, e, "")
 		return
@@ -193,20 +196,30 @@ func (o *writer) fail(e *wire.Error) {
 // chunk writes an event of the answer.
 func (o *writer) chunk(c *wire.Chunk) {
 	o.event = o.Append(o.event[:0], c)
-	o.send("", o.rename(o.event))
+	o.send("", o.rewrite(o.event))
 	if o.n == o.cut && o.n > 0 {
 		o.buf = o.buf[:len(o.buf)-len(o.event)/2]
+		o.ended = true
 		o.flush()
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// rename gives the field of reasoning the name that a fault asks for.
-func (o *writer) rename(text []byte) []byte {
-	if o.reasoning == "" || o.reasoning == "reasoning_content" {
-		return text
+// rewrite changes the JSON of an event as faults ask for.
+func (o *writer) rewrite(text []byte) []byte {
+	for _, change := range []struct {
+		on       bool
+		from, to string
+	}{
+		{o.reasoning != "", `"reasoning_content":`, `"` + o.reasoning + `":`},
+		{o.nullText, `"content":""`, `"content":null`},
+		{o.manyLines, `,"choices"`, ",\n" + `"choices"`},
+	} {
+		if change.on {
+			text = []byte(strings.Replace(string(text), change.from, change.to, 1))
+		}
 	}
-	return []byte(strings.Replace(string(text), `"reasoning_content":`, `"`+o.reasoning+`":`, 1))
+	return text
 }
 
 // send adds an event to what is to be written.
@@ -245,7 +258,7 @@ func (o *writer) ping() {
 
 // flush sends what was written to the client. An error means that it has gone: then its context ends.
 func (o *writer) flush() {
-	if len(o.buf) == 0 {
+	if len(o.buf) == 0 || o.merge > 1 && o.n%o.merge != 0 && !o.ended {
 		return
 	}
 	to := io.Writer(o.w)
