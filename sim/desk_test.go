@@ -204,6 +204,17 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A worker that is back before the step ends in which it went has an empty cache nevertheless: what that step computes is
+// gone with its request.
+func TestReturnWithinAStep(t *testing.T) {
+	d := fixed()
+	d.Faults = []Fault{{At: 5 * ms, Worker: 0, Action: "remove"}, {At: 7 * ms, Worker: 0, Action: "return"}}
+	res := mustRun(t, compile(t, single("a", 100, 40, 0, trace.Hints{}), single("b", 100, 40, 8*ms, trace.Hints{})), d)
+	if a, b := res.Requests[0], res.Requests[1]; a.Status != report.Failed || b.Status != report.Completed || b.Hit != 0 {
+		t.Errorf("the first has status %v, the second %v with %d tokens hit; want it failed, and the other completed with none", a.Status, b.Status, b.Hit)
+	}
+}
+
 // What a worker had pinned is gone with it.
 func TestPinsGoWithTheirWorker(t *testing.T) {
 	turns := []trace.Turn{{Input: 40, Output: 4, Start: 0, End: 30 * ms, ToolCalls: []trace.ToolCall{{Name: "bash"}}}, {Input: 48, Output: 1, Start: 400 * ms, End: 500 * ms}}

@@ -55,6 +55,7 @@ var features = []feature{
 	{"ranks", func(r *rand.Rand, d *Deployment) {
 		d.Model, d.Parallelism.Tensor, d.Parallelism.Data = []string{"qwen3-14b", "qwen3-30b-a3b"}[r.IntN(2)], 1, 2
 	}},
+	{"windows", func(_ *rand.Rand, d *Deployment) { d.Model, d.Parallelism.Tensor = "gpt-oss-20b", 1 }},
 	{"priced steps", func(_ *rand.Rand, d *Deployment) { d.Cost = Cost{} }},
 	{"policy", func(r *rand.Rand, d *Deployment) {
 		of := router.Policies()
@@ -107,6 +108,10 @@ var features = []feature{
 	{"ends of sessions", func(r *rand.Rand, d *Deployment) {
 		d.Client.SessionFinal = []string{"last", "never", "recorded"}[r.IntN(3)]
 	}},
+	{"arrivals", func(r *rand.Rand, d *Deployment) {
+		d.Load.Mode, d.Load.Rate = []string{"recorded", "poisson"}[r.IntN(2)], 5
+	}},
+	{"haste", func(_ *rand.Rand, d *Deployment) { d.Load.Speed = 20 }},
 	{"slots", func(r *rand.Rand, d *Deployment) { d.Load.Mode, d.Load.Concurrency = "concurrency", 1+r.IntN(6) }},
 	{"snapshot", func(_ *rand.Rand, d *Deployment) {
 		if d.Load.Mode == "concurrency" {
@@ -238,7 +243,7 @@ func (x experiment) run() error {
 	if err := report.CheckRequests(res.Requests); err != nil {
 		return err
 	}
-	return errors.Join(addUp(res), res.Report(nil, nil).Check())
+	return errors.Join(addUp(res), withinCapacity(res), res.Report(nil, nil).Check())
 }
 
 // checkAccounts tells whether a table charges its workers with just what its programs hold.
@@ -303,6 +308,24 @@ func addUp(res *Result) error {
 	}
 	if whole && generated != decoded {
 		return fmt.Errorf("engines decoded %d tokens, requests %d", generated, decoded)
+	}
+	return nil
+}
+
+// withinCapacity tells whether the KV blocks that are in use or cached are never more than there are.
+func withinCapacity(res *Result) error {
+	for i, q := range res.Series.Samples {
+		if min(q.Running, q.Pinned, q.Cached, q.Wanted, q.Accounted, q.RequestsWaiting, q.Programs, q.Held) < 0 || q.Running+q.Pinned+q.Cached > res.Series.Capacity {
+			return fmt.Errorf("sample %d is %+v of %d tokens", i, q, res.Series.Capacity)
+		}
+	}
+	const rounding = 1 + 1e-9
+	for i, e := range res.Engines {
+		o := e.Occupancy
+		all := o.Time.Seconds() * float64(res.Plan.Blocks)
+		if o.Used+o.Cached > all*rounding || o.Prefill+o.Recompute+o.Pinned > o.Used*rounding || e.Recompute > e.Busy {
+			return fmt.Errorf("engine %d: %+v of %v block-seconds, %v of %v computed again", i, o, all, e.Recompute, e.Busy)
+		}
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 // Package sim runs a workload on a simulated deployment: clients that follow the workload's dependency graph, a
 // router, and engines with their KV caches, on one virtual clock of integer nanoseconds.
 //
-// At one instant things happen in a fixed order: step ends and the completions in them, clients giving up, programs
-// and calls arriving, and last the scheduling of engines at a step boundary, so that an arrival at a step's end joins
-// the next step. The result depends on nothing but the inputs.
+// At one instant things happen in a fixed order: step ends and the completions in them, clients giving up, what waits in
+// the routers' queues, the ticks of program schedulers, faults, programs and calls arriving, and last the scheduling of
+// engines at a step boundary, so that an arrival at a step's end joins the next step. The result depends on nothing but the inputs.
 package sim
 
 import (

@@ -53,7 +53,7 @@ type live struct {
 	worker int32
 	pin    int32  // the worker that its client chose, for a program scheduler with a shared budget
 	seq    uint64 // tells reuses of the slot apart
-	gone   bool   // the client gave up
+	gone   bool   // it failed, but the engine may hold it until its step ends
 
 	stage    stage
 	labelled bool // it names its session

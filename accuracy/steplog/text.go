@@ -52,7 +52,7 @@ func parseVLLM(line string) (entry, error) {
 		e.CacheUse /= 100
 	}
 	if err == nil && generated != e.Decodes {
-		err = fmt.Errorf("%d tokens of %d decodes: speculative decoding is not modelled", generated, e.Decodes)
+		err = fmt.Errorf("%d tokens of %d decodes: steps with speculative decoding cannot be fitted", generated, e.Decodes)
 	}
 	return e, err
 }
@@ -75,7 +75,7 @@ func parseSGLang(line string) (entry, error) {
 		return e, nil
 	}
 	if strings.Contains(line, "accept len") || strings.Contains(line, "accept rate") {
-		return e, fmt.Errorf("speculative decoding is not modelled")
+		return e, fmt.Errorf("steps with speculative decoding cannot be fitted")
 	}
 	running, throughput := sglangRunning.FindStringSubmatch(line), sglangThroughput.FindStringSubmatch(line)
 	if running == nil || throughput == nil {

@@ -114,6 +114,7 @@ type Engine struct {
 	ends             int64  // sum over decodes of the step in which they reach their longest output
 	left             int    // decodes that ended since SGLang last looked
 	aborts           []*Request
+	flush            bool // what aborts leave is not cached
 	verified         verified
 
 	// Of the decodes, those in joined began after the last step that generated, which ended at decoded.
@@ -378,13 +379,15 @@ func (e *Engine) Cut(now time.Duration) {
 	}
 }
 
-// Flush forgets all cached tokens that no request refers to, as a worker does that starts anew.
+// Flush forgets all cached tokens that no request refers to, as a worker does that starts anew, and those of requests that
+// were cancelled in the step in flight.
 func (e *Engine) Flush(now time.Duration) {
 	e.integrate(now, float64(e.kv.Used()))
 	for len(e.pins.leases) > 0 {
 		e.Unpin(e.pins.leases[0].session)
 	}
 	e.cache.Flush()
+	e.flush = len(e.aborts) > 0
 }
 
 // Restart lets Stats begin anew at now, between steps.

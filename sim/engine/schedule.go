@@ -232,6 +232,10 @@ func (e *Engine) removeAborted() {
 		e.style.freed()
 	}
 	e.aborts = e.aborts[:0]
+	if e.flush {
+		e.cache.Flush()
+		e.flush = false
+	}
 }
 
 // warm makes the history of a request resident when it is first tried, as if somebody had just computed it.

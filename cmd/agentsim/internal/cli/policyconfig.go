@@ -54,12 +54,14 @@ func (p *predict) given(config string) map[string]string {
 			given[s.path] = "--" + s.name
 		}
 	}
-	for flag, list := range map[string][]string{"--set": p.sets, "--grid": p.grids} {
+	note := func(flag string, list []string) {
 		for _, s := range list {
 			path, _, _ := strings.Cut(s, "=")
 			given[path] = flag
 		}
 	}
+	note("--set", p.sets)
+	note("--grid", p.grids)
 	return given
 }
 
