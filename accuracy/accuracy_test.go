@@ -208,9 +208,14 @@ func TestFitFindsWhatMadeTheData(t *testing.T) {
 		}
 	}
 	f := &Fitter{Cases: cases, Start: profile(10, 0, 2000), Free: []string{"layer_us", "request_us", "admission_us"}, Pull: 0.1, TTFT: 0.3}
+	trials := 0
+	f.Trial = func() { trials++ }
 	fit, err := f.Run(context.Background())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if trials < len(f.Free) { // each coefficient is moved at least once
+		t.Errorf("told of %d simulations, want at least %d", trials, len(f.Free))
 	}
 	for _, p := range []struct {
 		key       string

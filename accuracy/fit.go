@@ -24,6 +24,8 @@ type Fitter struct {
 	Pull float64
 	// TTFT is the weight of an error in TTFT against one in TPOT.
 	TTFT float64
+	// Trial, if not nil, is called before each simulation of the cases, of which a fit takes dozens.
+	Trial func()
 
 	left func(*Outcome) bool // which measurements do not count; nil for none
 }
@@ -115,6 +117,9 @@ type rowErrors struct{ known, mean, squares []float64 }
 func (s *search) rowErrors(ctx context.Context, values []float64) (rowErrors, error) {
 	n := len(s.weights)
 	r := rowErrors{make([]float64, n), make([]float64, n), make([]float64, n)}
+	if s.Trial != nil {
+		s.Trial()
+	}
 	outcomes, err := Run(ctx, s.Cases, s.with(values))
 	if err != nil {
 		return r, err

@@ -213,9 +213,10 @@ func (r *Result) approximations() []string {
 				c.Tokens, 100*off, 1-off, 1+off))
 		}
 	}
-	if n := r.Workload.ForkTokens; n > 0 {
-		a = append(a, fmt.Sprintf("two prompts that part within a block of the trace count as parting where it begins: up to %d more prompt tokens (%.2g%%) may be shared",
-			n, 100*float64(n)/float64(describe(r.Workload).InputTokens)))
+	forks := r.Workload.ForkTokens
+	if share := float64(forks) / float64(describe(r.Workload).InputTokens); share >= 0.001 { // less moves no figure
+		a = append(a, fmt.Sprintf("two prompts that part within a block of the trace count as parting where it begins: up to %d more prompt tokens (%.1f%%) may be shared",
+			forks, 100*share))
 	}
 	if r.Plan.lockstep() {
 		a = append(a, "data-parallel ranks step together at the pace of the slowest, without padding the smaller batches")

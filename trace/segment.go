@@ -100,7 +100,7 @@ func expand(arg string) ([]string, error) {
 		return []string{arg}, nil
 	case err == nil:
 		return list(arg, func(name string) bool { return hasTraceSuffix(name) },
-			"no trace (.jsonl, .json, .csv, plain or .gz) in this folder")
+			"no trace (.jsonl, .json, .csv, plain or .gz) in this folder; folders in it are not searched")
 	case strings.ContainsAny(arg, "*?["):
 		return glob(arg)
 	}

@@ -54,8 +54,8 @@ func (c *comparison) wins(i int, d difference) string {
 	case next != c.base && near(c.runs[next], top, c.metric):
 		also = "; " + c.runs[next].label() + " is within 1% of it"
 	}
-	return fmt.Sprintf("%s %s: %s, %s than %s%s%s%s%s%s.", top.label(), claim, c.print(c.metric, i), d.text, base.label(),
-		gpus(top, base), c.cost(i, c.base), why(top, base), also, c.pausing(i, c.base))
+	return fmt.Sprintf("%s %s: %s, %s than %s%s%s%s%s%s%s.", top.label(), claim, c.print(c.metric, i), d.text, base.label(),
+		gpus(top, base), c.cost(i, c.base), why(top, base), also, c.underThatLoad(i), c.pausing(i, c.base))
 }
 
 // holds is the sentence about a baseline that wins.

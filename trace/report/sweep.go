@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,4 +142,33 @@ func (s *sweep) kvLines() []kvLine {
 		lines = append(lines, kvLine{c / middle, c, middle})
 	}
 	return lines
+}
+
+// loadAxes are axes on which rows differ in what they are asked to do, rather than in how they do it.
+var loadAxes = []string{concurrencyAxis, "load.rate", "load.speed"}
+
+// underThatLoad compares a winner with the best other row under its load, where the baseline has another: what the row
+// gains by the load is not what it gains by its deployment.
+func (c *comparison) underThatLoad(winner int) string {
+	same := func(i, j int) bool {
+		return !slices.ContainsFunc(loadAxes, func(key string) bool {
+			a, _ := c.runs[i].axis(key)
+			b, _ := c.runs[j].axis(key)
+			return a != b
+		})
+	}
+	if same(winner, c.base) {
+		return ""
+	}
+	for _, i := range c.ranked {
+		switch {
+		case i == winner || !same(i, winner):
+		case i == c.ranked[1] && near(c.runs[i], c.runs[winner], c.metric):
+			return "" // told already
+		default:
+			d := c.metric.Of(c.runs[i]).Value/c.metric.Of(c.runs[winner]).Value - 1
+			return fmt.Sprintf("; under the same load %s has %s (%s)", c.runs[i].label(), c.print(c.metric, i), moreOrLess(d))
+		}
+	}
+	return ""
 }

@@ -66,6 +66,17 @@ func TestJudge(t *testing.T) {
 			winner: "b",
 		},
 		{
+			name: "a winner under another load than the baseline's is set against the best under its own",
+			runs: []deployment{
+				{name: "kv 16", programsPerHour: 200, axes: []Axis{{"load.concurrency", "16"}}},
+				{name: "rr 64", programsPerHour: 150, axes: []Axis{{"load.concurrency", "64"}}},
+				{name: "kv 64", programsPerHour: 320, axes: []Axis{{"load.concurrency", "64"}}},
+				{name: "agents 64", programsPerHour: 500, axes: []Axis{{"load.concurrency", "64"}}},
+			},
+			want:   "agents 64 completes the most programs per hour: 500, 150% more than kv 16; under the same load kv 64 has 320 (36% less).",
+			winner: "agents 64",
+		},
+		{
 			name:   "twice the GPUs",
 			runs:   []deployment{with(bare("2 workers", 361), func(d *deployment) { d.gpus = 4 }), with(bare("4 workers", 650), func(d *deployment) { d.gpus = 8 })},
 			want:   "4 workers completes the most programs per hour: 650, 80% more than 2 workers, with twice the GPUs (8 against 4).",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/agentsim/agentsim/accuracy"
@@ -111,7 +112,9 @@ type leftOut struct {
 // fitCases fits around the simulator, prints what comes out, by groups, and writes the profile.
 func (p *profileFit) fitCases(ctx context.Context, g *Global, f *accuracy.Fitter, group func(*accuracy.Outcome) string,
 	leaveOut []leftOut, args []string, engine string) error {
+	hide := showTrials(g, f)
 	fit, err := f.Run(ctx)
+	hide()
 	if err != nil {
 		return refusal(err)
 	}
@@ -133,6 +136,7 @@ func (p *profileFit) fitCases(ctx context.Context, g *Global, f *accuracy.Fitter
 	}
 	for _, out := range leaveOut {
 		held, err := f.LeaveOut(ctx, out.key)
+		hide()
 		if err != nil {
 			return err
 		}
@@ -152,6 +156,17 @@ func (p *profileFit) fitCases(ctx context.Context, g *Global, f *accuracy.Fitter
 		}
 	}
 	return p.write(&profile, args, len(fit.Outcomes), engine, gpusOf(f.Cases))
+}
+
+// showTrials counts a fit's simulations on a terminal, and returns how to take the count off it before something is printed.
+func showTrials(g *Global, f *accuracy.Fitter) (hide func()) {
+	if !g.Terminal {
+		return func() {}
+	}
+	bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(g.Stderr), progressbar.OptionSetDescription("simulating the data again and again"),
+		progressbar.OptionShowCount(), progressbar.OptionSetElapsedTime(false))
+	f.Trial = func() { _ = bar.Add(1) }
+	return func() { _ = bar.Clear() }
 }
 
 // gpusOf names the GPUs of the cases.
