@@ -48,7 +48,7 @@ func (r *Result) Report(about About) *report.Run {
 	}
 	live := r.live(about)
 	in := report.Input{Name: about.Name, Config: about.Config, Workload: r.describe(), Requests: requests, Programs: r.programs(),
-		End: r.End, SLO: about.SLO, Replay: live, Warnings: append(about.Warnings, r.warnings()...)}
+		End: r.End, Window: r.Window, SLO: about.SLO, Replay: live, Warnings: append(about.Warnings, r.warnings()...)}
 	if r.perEvent() <= maxPerEvent {
 		in.Gaps = r.Gaps
 	}

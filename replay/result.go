@@ -26,6 +26,8 @@ type Result struct {
 	Rows []Row
 	// Failed counts those that were not answered whole.
 	Failed int
+	// Window is what is measured; Gaps are those of requests that were sent in it.
+	Window report.Window
 	Gaps   *report.Gaps
 	// End is when the last request had ended, CPU the processor time that the client used until then.
 	End, CPU time.Duration
@@ -73,8 +75,8 @@ func (l *lengths) share() float64 {
 	return float64(l.off) / float64(l.recorded)
 }
 
-func newResult(p *plan.Plan, servers int) *Result {
-	return &Result{Plan: p, Gaps: new(report.Gaps), servers: servers}
+func newResult(p *plan.Plan, servers int, window report.Window) *Result {
+	return &Result{Plan: p, Window: window, Gaps: new(report.Gaps), servers: servers}
 }
 
 // add keeps an outcome.
@@ -127,8 +129,10 @@ func (r *Result) complete(a *client.Answer, c *trace.Call) {
 		r.events += int64(a.Events)
 		r.tokens += int64(a.Completion)
 	}
-	for _, gap := range a.Gaps {
-		r.Gaps.Add(gap, 1)
+	if r.Window.Contains(a.Sent) {
+		for _, gap := range a.Gaps {
+			r.Gaps.Add(gap, 1)
+		}
 	}
 }
 
@@ -159,6 +163,9 @@ func (r *Result) fail(e *client.Failure) {
 // finish closes the result.
 func (r *Result) finish(end, cpu time.Duration) {
 	r.End, r.CPU = end, cpu
+	if r.Window.To > end {
+		r.Window.To = max(end, r.Window.From)
+	}
 	slices.SortStableFunc(r.failures, func(a, b report.Failure) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind))
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsim/agentsim/replay/client"
 	"github.com/agentsim/agentsim/replay/plan"
 	"github.com/agentsim/agentsim/replay/prompts"
+	"github.com/agentsim/agentsim/trace/report"
 	"github.com/agentsim/agentsim/trace/wire"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	OnError string
 	// MaxErrorRate stops the replay when a greater share of requests failed; 0 is never.
 	MaxErrorRate float64
+	// Window is the part of the replay that is measured, by when requests are sent; the zero Window is all of it.
+	Window report.Window
 	// Each is called for every request as it ends, one at a time.
 	Each     func(*Outcome) error
 	Progress *Progress
@@ -113,7 +116,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		o.Progress = new(Progress)
 	}
 	r := &runner{Options: o, requests: requests, schedule: o.Plan.Start(), ended: make(chan *Outcome, 1024),
-		servers: map[sessionKey]int{}, result: newResult(o.Plan, o.Client.Servers())}
+		servers: map[sessionKey]int{}, result: newResult(o.Plan, o.Client.Servers(), o.Window)}
 	o.Client.Start()
 	cpu := cpuTime()
 	r.send(ctx)

@@ -31,7 +31,7 @@ func outside(t *testing.T, w *trace.Workload, d Deployment, looks *rand.Rand) []
 	if err != nil {
 		t.Fatal(err)
 	}
-	up := parents(w)
+	up := w.Parents()
 	saw := make([]served, len(w.Calls))
 	waits, ready := make([]int32, len(w.Calls)), make([]time.Duration, len(w.Calls))
 	calls := map[*Request]int{}

@@ -62,22 +62,6 @@ type arrivals struct {
 	served []treatment
 }
 
-// parents returns the index of each session's parent, or its own where that is not in the workload.
-func parents(w *trace.Workload) []int32 {
-	index := make(map[string]int32, len(w.Sessions))
-	for i, s := range w.Sessions {
-		index[s.ID] = int32(i)
-	}
-	list := make([]int32, len(w.Sessions))
-	for i, s := range w.Sessions {
-		list[i] = int32(i)
-		if p, ok := index[s.Parent]; ok && s.Parent != "" {
-			list[i] = p
-		}
-	}
-	return list
-}
-
 // treatment is what happens to a call.
 type treatment uint8
 

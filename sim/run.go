@@ -73,7 +73,7 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	if o.private {
 		nodes = 0
 	}
-	r := &run{arrivals: newArrivals(p, w), parents: parents(w), w: w, options: o,
+	r := &run{arrivals: newArrivals(p, w), parents: w.Parents(), w: w, options: o,
 		result: &Result{Plan: p, Workload: w, Gaps: new(report.Gaps)}}
 	seen := watch{decisions: o.Decisions, ticks: o.Ticks}
 	if o.Observe != nil {

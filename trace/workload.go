@@ -82,6 +82,22 @@ func (w *Workload) Successors(c *Call) []Edge { return w.edges[c.firstEdge:c.las
 // Nodes is the number of nodes of the prefix tree, the root included. Node ids are below it.
 func (w *Workload) Nodes() int { return len(w.nodes) }
 
+// Parents returns the index of each session's parent, or its own where that is not in the workload.
+func (w *Workload) Parents() []int32 {
+	index := make(map[string]int32, len(w.Sessions))
+	for i, s := range w.Sessions {
+		index[s.ID] = int32(i)
+	}
+	list := make([]int32, len(w.Sessions))
+	for i, s := range w.Sessions {
+		list[i] = int32(i)
+		if p, ok := index[s.Parent]; ok && s.Parent != "" {
+			list[i] = p
+		}
+	}
+	return list
+}
+
 // Within tells whether node n lies in the subtree of node under.
 func (w *Workload) Within(n, under NodeID) bool {
 	for n > 0 && n != under {

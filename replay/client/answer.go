@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,25 @@ func (a *Answer) Output() int32 {
 		return a.Completion
 	}
 	return a.Events
+}
+
+// refusedForNow tells that the server would take the request later.
+func (a *Answer) refusedForNow() bool {
+	return a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
+}
+
+const (
+	defaultRetry = time.Second
+	longestRetry = time.Minute
+)
+
+// retryAfter is how long the server asks to wait, in whole seconds; a date counts as not told.
+func (a *Answer) retryAfter() time.Duration {
+	seconds, err := strconv.Atoi(strings.TrimSpace(a.RetryAfter))
+	if err != nil || seconds < 0 {
+		return defaultRetry
+	}
+	return min(time.Duration(min(seconds, 3600))*time.Second, longestRetry)
 }
 
 // Kind is why a request failed.

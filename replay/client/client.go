@@ -48,6 +48,9 @@ type Options struct {
 	OpenEnded bool
 	// TokenIDs asks for the ids of generated tokens.
 	TokenIDs bool
+	// Retries is how often a request is sent again that was refused for the time being (status 429 or 503), after what the
+	// server's Retry-After says. All of it counts as one request.
+	Retries int
 }
 
 const (
@@ -138,17 +141,34 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Do sends a request and reads its answer to the end. It always returns an answer; ctx cuts it off.
 func (c *Client) Do(ctx context.Context, r *Request) *Answer {
-	for {
+	sent := c.Now()
+	for again := 0; ; r.Retries++ {
 		a := newAnswer()
-		a.Sent = c.Now()
+		a.Sent = sent
 		used := c.dropped.Load()
 		c.once(ctx, r, used, a)
 		a.End = c.Now()
-		if a.Err == nil || !c.drop(a.Err, used) || ctx.Err() != nil {
+		switch {
+		case a.Err != nil && ctx.Err() == nil && c.drop(a.Err, used):
+			sent = c.Now() // a field was refused: nothing was served yet
+		case again < c.options.Retries && a.refusedForNow() && pause(ctx, a.retryAfter()):
+			again++
+		default:
 			a.redact(c.options.Key)
 			return a
 		}
-		r.Retries++
+	}
+}
+
+// pause waits, and tells whether the context still holds.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -292,6 +292,28 @@ func TestStatusesBecomeKinds(t *testing.T) {
 	}
 }
 
+// Retries are off unless asked for; the latency of a retried request begins with its first attempt.
+func TestRetriesHonourRetryAfter(t *testing.T) {
+	for retries, want := range map[int]int{0: 429, 1: 429, 2: 200} {
+		var n atomic.Int32
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			if n.Add(1) <= 2 {
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+			stream(w, text, finish, done)
+		})
+		c := newClient(t, client.Options{URLs: []string{s.URL}, Retries: retries})
+		begun := c.Now()
+		a := ask(t, c)
+		if a.Status != want || int(n.Load()) != min(retries+1, 3) || a.Sent-begun > a.End-a.Sent+10*time.Millisecond {
+			t.Errorf("%d retries: status %d after %d attempts, sent %v after the beginning", retries, a.Status, n.Load(), a.Sent-begun)
+		}
+	}
+}
+
 // A server may repeat the key in what it complains of, even cut in half by the bound on texts.
 func TestKeysAreTakenOutOfErrors(t *testing.T) {
 	const key = "sk-very-secret-0123456789"

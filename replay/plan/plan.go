@@ -85,7 +85,7 @@ func New(w *trace.Workload, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("planning the replay: %w", err)
 	}
 	p := &Plan{Workload: w, Options: o, kept: make([]bool, len(w.Calls)), planned: make([]time.Duration, len(w.Calls)),
-		waits: make([]int32, len(w.Calls)), parents: parents(w)}
+		waits: make([]int32, len(w.Calls)), parents: w.Parents()}
 	p.choosePrograms()
 	p.keepCalls()
 	p.planTimes()
@@ -124,22 +124,6 @@ func (o *Options) check() error {
 
 // byClock tells that recorded times alone decide when calls may be sent.
 func (o *Options) byClock() bool { return o.Timing == Recorded || o.Timing == Strict }
-
-// parents returns the index of each session's parent, or its own where that is not in the workload.
-func parents(w *trace.Workload) []int32 {
-	index := make(map[string]int32, len(w.Sessions))
-	for i, s := range w.Sessions {
-		index[s.ID] = int32(i)
-	}
-	list := make([]int32, len(w.Sessions))
-	for i, s := range w.Sessions {
-		list[i] = int32(i)
-		if p, ok := index[s.Parent]; ok && s.Parent != "" {
-			list[i] = p
-		}
-	}
-	return list
-}
 
 // choosePrograms sets the order of programs: by start, but that of the file where slots decide.
 func (p *Plan) choosePrograms() {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -46,6 +47,7 @@ type replayCommand struct {
 	interval     time.Duration
 	keyFile      string
 	slo          report.SLO
+	window       report.Window
 	outputs      string
 
 	outDir string
@@ -110,6 +112,7 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 
 	f.StringVar(&r.onError, "on-error", replay.Continue, "after a failed request: continue, end-session or abort")
 	f.Float64Var(&r.maxErrorRate, "max-error-rate", 0.05, "stop when a greater share of requests failed; 0: never")
+	f.IntVar(&r.client.Retries, "retries", 0, "send requests that get status 429 or 503 so often again, when Retry-After says")
 	f.DurationVar(&r.client.IdleTimeout, "idle-timeout", 5*time.Minute, "give a stream up that is silent for so long")
 	f.DurationVar(&r.client.FirstTimeout, "first-timeout", 0, "give a request up whose answer does not begin (default: no limit)")
 	f.BoolVar(&r.client.Fresh, "fresh-connections", false, "open a connection for each request")
@@ -118,6 +121,8 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	f.IntVar(&r.warmup, "warmup", 2, "requests to each server before anything is measured")
 	f.StringVar(&r.metrics, "metrics", "/metrics", "path of the servers' metrics; empty for none")
 	f.DurationVar(&r.interval, "metrics-interval", time.Second, "time between two readings of them")
+	f.DurationVar(&r.window.From, "measure-from", 0, "leave out of the figures what is sent before this time of the replay")
+	f.DurationVar(&r.window.To, "measure-to", 0, "leave out of the figures what is sent from this time on (default: its end)")
 	f.DurationVar(&r.slo.TTFT, "slo-ttft", 0, "count as goodput what has its first token within this")
 	f.DurationVar(&r.slo.ITL, "slo-itl", 0, "count as goodput what has a mean gap between tokens within this")
 	f.DurationVar(&r.slo.Program, "slo-program", 0, "count as goodput programs that end within this")
@@ -185,7 +190,9 @@ func (r *replayCommand) check() error {
 		return usagef("--on-error %s: want continue, end-session or abort", r.onError)
 	case r.maxErrorRate < 0 || r.maxErrorRate > 1:
 		return usagef("--max-error-rate %v: want a share between 0 and 1", r.maxErrorRate)
-	case r.inFlight < 0 || r.warmup < 0 || r.interval <= 0 || r.grace < 0 || r.duration < 0 || r.client.IdleTimeout <= 0 || r.client.FirstTimeout < 0:
+	case r.window.From < 0 || r.window.To < 0 || r.window.To > 0 && r.window.To <= r.window.From:
+		return usagef("--measure-from %v --measure-to %v: want a stretch of time", r.window.From, r.window.To)
+	case r.inFlight < 0 || r.client.Retries < 0 || r.warmup < 0 || r.interval <= 0 || r.grace < 0 || r.duration < 0 || r.client.IdleTimeout <= 0 || r.client.FirstTimeout < 0:
 		return usagef("counts and times are not negative, --metrics-interval and --idle-timeout not 0")
 	}
 	return nil
@@ -301,7 +308,7 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 	begun := time.Now().UnixMilli()
 	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force,
 		MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
-		Progress: progress, Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
+		Progress: progress, Window: r.measured(), Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
 	stop()
 	about := replay.About{Name: "replay", Config: r.config(p, c), Salt: r.prompts.salt, Overhead: overhead, SLO: r.slo}
 	if watch != nil {
@@ -323,6 +330,15 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 		return err
 	}
 	return r.verdict(result, run)
+}
+
+// measured is the window that is measured.
+func (r *replayCommand) measured() report.Window {
+	w := r.window
+	if w.From > 0 && w.To == 0 {
+		w.To = math.MaxInt64
+	}
+	return w
 }
 
 // modelOf is the model that warm-ups ask for.
