@@ -441,6 +441,7 @@ func TestMetricsOfServers(t *testing.T) {
 	for n.Load() < 2 {
 		time.Sleep(time.Millisecond)
 	}
+	time.Sleep(100 * time.Millisecond) // until the page is read
 	list := watch.Stop()
 	if len(list) != 1 {
 		t.Fatalf("%d servers with metrics, want 1", len(list))

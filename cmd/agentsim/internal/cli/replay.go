@@ -286,10 +286,13 @@ func (r *replayCommand) chooseModel(ctx context.Context, c *client.Client, p *pl
 // drive replays the plan and prints and writes the results.
 func (r *replayCommand) drive(ctx context.Context, g *Global, out output, capture *trace.Capture, files []string, p *plan.Plan, c *client.Client) error {
 	maker, overhead, err := r.prompts.maker(ctx, g, p, c, r.modelOf(p))
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = replay.WarmUp(ctx, c, maker, r.modelOf(p), r.warmup)
 	}
-	if _, err := replay.WarmUp(ctx, c, maker, r.modelOf(p), r.warmup); err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("before the replay: %w", ctx.Err())
+	case err != nil:
 		return fmt.Errorf("before the replay: %w", err)
 	}
 	rows, err := newRequestFile(out)
