@@ -156,9 +156,9 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// BenchmarkLongPrompts sends 1,000 prompts of 100,000 tokens, 64 at a time: 600 MB of bodies.
+// BenchmarkLongPrompts sends 10,000 prompts of 100,000 tokens, 64 at a time: 6 GB of bodies.
 func BenchmarkLongPrompts(b *testing.B) {
-	const requests = 1000
+	const requests = 10_000
 	url := startServer(b, 0)
 	var turns []turn
 	for s := range requests {

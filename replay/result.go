@@ -2,6 +2,8 @@ package replay
 
 import (
 	"cmp"
+	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -113,7 +115,7 @@ func (r *Result) add(o *Outcome) {
 		if a.Err.Kind != client.FailStopped {
 			r.Failed++
 		}
-		r.fail(a.Err)
+		r.fail(a)
 		return
 	}
 	r.complete(a, c)
@@ -143,21 +145,25 @@ func status(a *client.Answer) report.Status {
 		return report.Completed
 	case a.Err.Kind == client.FailStopped:
 		return report.Unfinished
-	case a.Err.Kind == client.FailContext, a.Err.Kind == client.FailStatus:
+	case a.Err.Kind == client.FailContext, a.Err.Kind == client.FailStatus && a.Status < http.StatusInternalServerError:
 		return report.Rejected
 	}
 	return report.Failed
 }
 
 // fail counts a failure by its kind, and by status.
-func (r *Result) fail(e *client.Failure) {
+func (r *Result) fail(a *client.Answer) {
+	kind := string(a.Err.Kind)
+	if a.Err.Kind == client.FailStatus {
+		kind = fmt.Sprintf("%s %d", kind, a.Status)
+	}
 	for i := range r.failures {
-		if r.failures[i].Kind == string(e.Kind) {
+		if r.failures[i].Kind == kind {
 			r.failures[i].Count++
 			return
 		}
 	}
-	r.failures = append(r.failures, report.Failure{Kind: string(e.Kind), Count: 1, Example: e.Text})
+	r.failures = append(r.failures, report.Failure{Kind: kind, Count: 1, Example: a.Err.Text})
 }
 
 // finish closes the result.

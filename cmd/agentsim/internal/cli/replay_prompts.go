@@ -66,7 +66,7 @@ func (p *promptFlags) maker(ctx context.Context, g *Global, pl *plan.Plan, c *cl
 			fmt.Fprintln(g.Stderr, wrap("note: "+err.Error()+": a word is taken for a token", g.Width))
 			cal = &replay.Calibration{Words: prompts.List()}
 		} else if err != nil {
-			return nil, 0, fmt.Errorf("before the replay: %w", err)
+			return nil, 0, err
 		} else if !cal.Exact {
 			fmt.Fprintln(g.Stderr, wrap(fmt.Sprintf("note: the server does not take words for single tokens: %.3f tokens a word on average, so prompts are of about the recorded length",
 				cal.Scale.PerWord), g.Width))
