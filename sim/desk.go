@@ -117,9 +117,11 @@ func (s *service) enter(l *live) {
 	}
 	l.stage = atTable
 	l.ticket = thunderagent.Request{ID: l.ID, Session: l.route.Session, Input: l.Input,
-		Final: l.final && s.plan.scheduler.Final != "swallow", Pin: -1, Path: l.Path, PromptBlocks: l.route.PromptBlocks}
+		Final: l.final && s.plan.scheduler.Final != "swallow", Pin: -1}
 	if s.plan.scheduler.SharedPrefixBudget { // which goes with clients that choose the worker
 		l.ticket.Pin = l.pin
+		// The table keeps the path for as long as the program has it, the request's own is used again after its end.
+		l.ticket.Path, l.ticket.PromptBlocks = slices.Clone(l.Path), l.route.PromptBlocks
 	}
 	releases, err := d.table.Arrive(s.now, &l.ticket)
 	if err != nil { // its limit on requests: all else was checked

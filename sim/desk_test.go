@@ -103,6 +103,20 @@ func TestGatesOffIsTheScorerAlone(t *testing.T) {
 	}
 }
 
+// With a budget for shared prefixes the table is never charged more than what live programs have, an answer of up to 4096
+// tokens that grows and the 356 reserved for each: the path of a request that has ended is used for another one, but not under the table's feet.
+func TestSharedPrefixesAreGivenBack(t *testing.T) {
+	w := agents(t, synth.Options{Programs: 40, Seed: 3, Set: []string{"turns=12"}})
+	d := fleetOf(2, "thunderagent", 24)
+	d.Engine.KVBlocks = "5000"
+	d.Router.ThunderAgent.Parameters = map[string]any{"shared_prefix_budget": true}
+	for i, s := range simulate(t, w, d, Options{Samples: 200}).Series.Samples {
+		if most := s.Wanted + (4096+356)*s.Programs; s.Accounted > most {
+			t.Fatalf("sample %d: %d tokens are accounted for, %d programs have %d", i, s.Accounted, s.Programs, s.Wanted)
+		}
+	}
+}
+
 // Programs whose requests name no session are load that the scheduler does not see: it over-admits.
 func TestUnlabelledProgramsAreNotScheduled(t *testing.T) {
 	w := agents(t, synth.Options{Programs: 60, Seed: 3})

@@ -44,7 +44,8 @@ type Request struct {
 	Final bool
 	// Pin is the only worker that may serve the request, -1 for any.
 	Pin int32
-	// Path holds the prompt's KV blocks, the first PromptBlocks of it, for Settings.SharedPrefixBudget.
+	// Path holds the prompt's KV blocks, the first PromptBlocks of it, for Settings.SharedPrefixBudget. The table
+	// keeps it beyond the request.
 	Path         []trace.Span
 	PromptBlocks int32
 
