@@ -80,7 +80,12 @@ func (r *Result) failures() []report.Loss {
 		if rest := n.where(); rest != "" {
 			why += ", " + rest
 		}
-		list = append(list, report.Loss{Count: n.Calls, Why: why + " (client.timeout)"})
+		keys := "client.timeout"
+		if n.ByScheduler > 0 && r.Plan.scheduler.ResumeTimeout > r.Plan.Client.Timeout.Seconds() {
+			keys += fmt.Sprintf("; the scheduler lets nothing go for its waiting alone before %v s: resume_timeout_seconds of router.thunderagent.parameters",
+				r.Plan.scheduler.ResumeTimeout)
+		}
+		list = append(list, report.Loss{Count: n.Calls, Why: why + " (" + keys + ")"})
 	}
 	if r.WorkerLost > 0 {
 		list = append(list, report.Loss{Count: r.WorkerLost, Why: "their worker was lost (faults)"})

@@ -105,7 +105,7 @@ func TestReportSaysWhoHeldWhatGaveUp(t *testing.T) {
 	if g.Calls != run.Requests.Failed || g.ByScheduler == 0 || g.ByScheduler == g.Calls {
 		t.Fatalf("%+v gave up of %+v", g, run.Requests)
 	}
-	if why := run.Requests.Failures[0].Why; !strings.HasPrefix(why, "clients gave up after 30 s, ") || !strings.Contains(why, "of them held by the scheduler") {
+	if why := run.Requests.Failures[0].Why; !strings.HasPrefix(why, "clients gave up after 30 s, ") || !strings.Contains(why, "of them held by the scheduler") || !strings.HasSuffix(why, "before 1800 s: resume_timeout_seconds of router.thunderagent.parameters)") {
 		t.Errorf("the reason is %q", why)
 	}
 	s := run.Scheduler
