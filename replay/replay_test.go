@@ -66,12 +66,13 @@ type setup struct {
 	plan    plan.Options
 	client  client.Options
 	options replay.Options
+	limit   time.Duration // on the whole replay
 }
 
 // run replays a workload against a fake server.
 func run(t testing.TB, w *trace.Workload, f *fake, change func(*setup)) (*replay.Result, []*replay.Outcome) {
 	t.Helper()
-	s := setup{client: client.Options{URLs: []string{f.URL}}, options: replay.Options{Model: "m", Grace: time.Second, OnError: replay.Continue}}
+	s := setup{limit: 30 * time.Second, client: client.Options{URLs: []string{f.URL}}, options: replay.Options{Model: "m", Grace: time.Second, OnError: replay.Continue}}
 	if change != nil {
 		change(&s)
 	}
@@ -99,7 +100,7 @@ func run(t testing.TB, w *trace.Workload, f *fake, change func(*setup)) (*replay
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), s.limit)
 	defer cancel()
 	result, err := replay.Run(ctx, s.options)
 	if err != nil {

@@ -2,9 +2,13 @@ package replay_test
 
 import (
 	"context"
+	"io"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/sim/server"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
 	"github.com/agentsim/agentsim/trace/synth"
 )
 
@@ -25,17 +30,17 @@ func deployment(concurrency int) sim.Deployment {
 	return d
 }
 
-// short is synthetic work cut down to short outputs and gaps, so that it takes seconds.
-func short(t testing.TB, outputs trace.Outputs) *trace.Workload {
+// short is synthetic work cut down to six turns a program and outputs of so many tokens at most, so that it takes seconds.
+func short(t testing.TB, outputs trace.Outputs, programs int, output int32) *trace.Workload {
 	t.Helper()
-	c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: 6, Seed: 2})
+	c, err := synth.Generate("mini-swe-agent", synth.Options{Programs: programs, Seed: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range c.Sessions {
 		s.Turns = s.Turns[:min(len(s.Turns), 6)]
 		for _, u := range s.Turns {
-			u.Output = 1 + u.Output%8
+			u.Output = 1 + u.Output%output
 		}
 	}
 	if err := c.Link(); err != nil {
@@ -64,28 +69,9 @@ func measuresWhatIsPredicted(t *testing.T, outputs trace.Outputs, force bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := short(t, outputs)
-	simulated, err := sim.Run(t.Context(), w, p, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := simulated.Report(nil, nil)
-
-	s, err := server.New(p, server.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go s.Run(ctx)
-	h := httptest.NewServer(s)
-	defer h.Close()
-	f := &fake{Server: h}
-	result, _ := run(t, w, f, func(s *setup) {
-		s.options.Model, s.options.ForceOutputs = "qwen3-14b", force
-		s.plan = plan.Options{Timing: plan.Concurrency, Concurrency: concurrency, MaxGap: 50 * time.Millisecond}
-	})
-	got := result.Report(replay.About{})
+	w := short(t, outputs, 6, 8)
+	got, _ := served(t, w, p, force)
+	want := predicted(t, w, p)
 	if got.Requests.Completed != want.Requests.Completed {
 		t.Fatalf("%d requests completed, predicted are %d", got.Requests.Completed, want.Requests.Completed)
 	}
@@ -105,6 +91,64 @@ func measuresWhatIsPredicted(t *testing.T, outputs trace.Outputs, force bool) {
 			t.Errorf("median %s is %.2f ms, predicted %.2f", name, pair[0], pair[1])
 		}
 	}
+}
+
+// predicted is the report of a simulation.
+func predicted(t *testing.T, w *trace.Workload, p *sim.Plan) *report.Run {
+	t.Helper()
+	result, err := sim.Run(t.Context(), w, p, sim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Report(nil, nil)
+}
+
+// served is the report of a replay, under the same load, against the same deployment on the wall clock, with the pauses of
+// its program scheduler.
+func served(t *testing.T, w *trace.Workload, p *sim.Plan, force bool) (*report.Run, float64) {
+	t.Helper()
+	s, err := server.New(p, server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go s.Run(ctx)
+	h := httptest.NewServer(s)
+	defer h.Close()
+	gap, err := time.ParseDuration(p.Load.MaxGap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, _ := run(t, w, &fake{Server: h}, func(s *setup) {
+		s.options.Model, s.options.ForceOutputs, s.limit = p.Hardware.Model.Name, force, 2*time.Minute
+		s.plan = plan.Options{Timing: plan.Concurrency, Concurrency: p.Load.Concurrency, MaxGap: gap}
+	})
+	return result.Report(replay.About{}), pauses(t, h.URL)
+}
+
+// pauses asks a simulated server how often its program scheduler paused a program.
+func pauses(t *testing.T, url string) float64 {
+	t.Helper()
+	answer, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, "agentsim:scheduler_pauses") {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			return n
+		}
+	}
+	return 0
 }
 
 // The same tree of sessions against a real server, where the variable names one.

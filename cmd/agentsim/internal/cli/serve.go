@@ -8,7 +8,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -191,8 +190,8 @@ func (s *serve) serve(ctx context.Context, g *Global, sv *server.Server, plan *s
 	fmt.Fprintf(g.Stderr, "serving %s on %s: %d x %s, router %s, at %g times the wall clock\n",
 		plan.Hardware.Model.Name, url, plan.Ranks, plan.Hardware.GPU.Name, plan.Router.Policy, s.timeScale)
 	if s.urlFile != "" {
-		if err := os.WriteFile(s.urlFile, []byte(url+"\n"), 0o644); err != nil {
-			return fmt.Errorf("writing the URL: %w", err)
+		if err := writeFile(s.urlFile, []byte(url+"\n")); err != nil { // whole or not at all: somebody waits for it
+			return err
 		}
 	}
 	err := s.watch(ctx, g, sv, failed)
