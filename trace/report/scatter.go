@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -9,16 +8,7 @@ import (
 
 // WriteSideBySideHTML writes the comparison as one HTML file that needs nothing else, as WriteHTML does. Its charts have a point
 // for each call that two runs share; where they agree it lies on the diagonal.
-func WriteSideBySideHTML(w io.Writer, s *SideBySide) error {
-	var buf bytes.Buffer
-	if err := pageTemplate.Execute(&buf, s.page()); err != nil {
-		return fmt.Errorf("make the HTML page: %w", err)
-	}
-	if _, err := w.Write(buf.Bytes()); err != nil {
-		return fmt.Errorf("write the HTML page: %w", err)
-	}
-	return nil
-}
+func WriteSideBySideHTML(w io.Writer, s *SideBySide) error { return s.page().write(w) }
 
 func (s *SideBySide) page() *page {
 	p := &page{Title: "agentsim compare", Facts: s.legend(), Sweep: "turn"}

@@ -1,8 +1,6 @@
 package report
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -175,16 +173,4 @@ func (r *Run) measured() string {
 }
 
 // Write writes it as indented JSON. The same runs give the same bytes.
-func (s *SideBySide) Write(w io.Writer) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(s); err != nil {
-		return fmt.Errorf("encode comparison: %w", err)
-	}
-	if _, err := w.Write(buf.Bytes()); err != nil {
-		return fmt.Errorf("write comparison: %w", err)
-	}
-	return nil
-}
+func (s *SideBySide) Write(w io.Writer) error { return writeJSON(w, "comparison", s) }

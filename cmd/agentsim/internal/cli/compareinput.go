@@ -89,6 +89,9 @@ func (c *compareCommand) readRun(ctx context.Context, g *Global, arg, file, pick
 		return nil, usagef("%s: run %s failed, there is nothing to compare: %s", arg, run.Name, run.Error)
 	}
 	s := &side{Compared: report.Compared{Kind: kindOf(run), Source: arg, Run: run}}
+	if len(rep.Runs) > 1 && pick != run.Name {
+		s.Source += " (" + run.Name + ")" // it was picked by number
+	}
 	name := "replay"
 	if run.Replay == nil {
 		name = traceName(rep.Runs, at)
