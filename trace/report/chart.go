@@ -71,6 +71,12 @@ func wide(values []float64, ratio float64) bool {
 func (p *plot) xScale(values []float64, label func(float64) string) scale {
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
 	s := scale{values[0], values[len(values)-1], p.Left + 12, p.Right - 12, wide(values, 6)}
+	p.addXTicks(s, values, label)
+	return s
+}
+
+// addXTicks marks values at the x axis.
+func (p *plot) addXTicks(s scale, values []float64, label func(float64) string) {
 	end := math.Inf(-1) // of the label before
 	for _, v := range values {
 		at, text := s.at(v), label(v)
@@ -82,7 +88,6 @@ func (p *plot) xScale(values []float64, label func(float64) string) scale {
 		}
 		p.XTicks = append(p.XTicks, tick{unit(at), text})
 	}
-	return s
 }
 
 // timeScale makes the x axis for times up to end in seconds.
@@ -101,30 +106,37 @@ func (p *plot) timeScale(end float64) scale {
 // yScale makes the y axis for the values, which are not negative: from 0, or logarithmic where they spread far and the
 // caller allows it.
 func (p *plot) yScale(values []float64, label func(float64) string, log bool) scale {
-	s := scale{0, 1, p.Bottom, p.Top, false}
-	positive := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v <= 0 })
-	if log && len(positive) == len(values) && wide(values, 30) {
-		s.log = true
-		s.low, s.high = logFloor(slices.Min(values)), logCeil(slices.Max(values))
+	s, ticks := spread(values, log)
+	s.from, s.to = p.Bottom, p.Top
+	if s.log {
 		p.YLabel += ", logarithmic"
-		for decade := math.Pow(10, math.Floor(math.Log10(s.low))); decade <= s.high*1.0001; decade *= 10 {
-			for _, m := range []float64{1, 2, 5} {
-				if v := decade * m; v >= s.low*0.9999 && v <= s.high*1.0001 && (m == 1 || s.high/s.low < 2000) {
-					p.YTicks = append(p.YTicks, tick{unit(s.at(v)), label(v)})
-				}
-			}
-		}
-		return s
 	}
-	if len(positive) > 0 {
-		s.high = slices.Max(positive)
-	}
-	ticks := niceTicks(s.high, 5)
-	s.high = ticks[len(ticks)-1]
 	for _, v := range ticks {
 		p.YTicks = append(p.YTicks, tick{unit(s.at(v)), label(v)})
 	}
 	return s
+}
+
+// spread chooses the ends of an axis, and where its ticks are. Its place in the plot is left to the caller.
+func spread(values []float64, log bool) (s scale, ticks []float64) {
+	positive := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v <= 0 })
+	if log && len(positive) == len(values) && wide(values, 30) {
+		s = scale{low: logFloor(slices.Min(values)), high: logCeil(slices.Max(values)), log: true}
+		for decade := math.Pow(10, math.Floor(math.Log10(s.low))); decade <= s.high*1.0001; decade *= 10 {
+			for _, m := range []float64{1, 2, 5} {
+				if v := decade * m; v >= s.low*0.9999 && v <= s.high*1.0001 && (m == 1 || s.high/s.low < 2000) {
+					ticks = append(ticks, v)
+				}
+			}
+		}
+		return s, ticks
+	}
+	high := 1.0
+	if len(positive) > 0 {
+		high = slices.Max(positive)
+	}
+	ticks = niceTicks(high, 5)
+	return scale{high: ticks[len(ticks)-1]}, ticks
 }
 
 // tickText prints a value at an axis.

@@ -84,7 +84,7 @@ func columnsFor(runs []*Run) []*column {
 		for i, r := range runs {
 			v := c.metric.Of(r)
 			tells = tells || v.Known && v != c.needless
-			c.cells[i].value = c.text(v, runs)
+			c.cells[i].value = c.metric.text(v, runs)
 			if b := c.metric.Of(base); r != base && v.Known && b.Known && sameWork(r, base) {
 				c.cells[i].change = change(v.Value, b.Value)
 			}
@@ -96,17 +96,17 @@ func columnsFor(runs []*Run) []*column {
 	return columns
 }
 
-// text prints a figure without its unit.
-func (c *column) text(f Figure, runs []*Run) string {
+// text prints a figure of one of the runs without its unit, which suits all of them.
+func (m Metric) text(f Figure, runs []*Run) string {
 	switch {
 	case !f.Known:
-		return "-"
-	case c.metric.share && f.Value < 1 && f.Value >= 0.995:
+		return unknownText
+	case m.share && f.Value < 1 && f.Value >= 0.995:
 		return ">99%"
-	case c.metric.share:
+	case m.share:
 		return percent(f.Value)
-	case c.metric.seconds:
-		return number(f.Value / c.metric.unit(runs).seconds)
+	case m.seconds:
+		return number(f.Value / m.unit(runs).seconds)
 	}
 	return number(f.Value)
 }

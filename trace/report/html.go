@@ -18,13 +18,16 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // WriteHTML writes a report as one HTML file that needs nothing else: no script, no other file, no network. Its charts are
 // throughput, cache hits, re-prefilling and TTFT along the number in which the runs differ, or by run, and the state of
 // each run that has a Series over time; its tables have the figures of all runs. The same report gives the same bytes.
-func WriteHTML(w io.Writer, r *Report) error {
+func WriteHTML(w io.Writer, r *Report) error { return newPage(r).write(w) }
+
+// write writes the page, all of it or none.
+func (p *page) write(w io.Writer) error {
 	var buf bytes.Buffer
-	if err := pageTemplate.Execute(&buf, newPage(r)); err != nil {
-		return fmt.Errorf("make the HTML report: %w", err)
+	if err := pageTemplate.Execute(&buf, p); err != nil {
+		return fmt.Errorf("make the HTML page: %w", err)
 	}
 	if _, err := w.Write(buf.Bytes()); err != nil {
-		return fmt.Errorf("write the HTML report: %w", err)
+		return fmt.Errorf("write the HTML page: %w", err)
 	}
 	return nil
 }

@@ -183,27 +183,28 @@ func TestHTMLInABrowser(t *testing.T) {
 		r.Name += strings.Repeat("-and-more-of-the-same-WWW", 5)
 	}
 	for _, test := range []struct {
-		name   string
-		report *Report
-		width  int
-		want   []color.RGBA
+		name  string
+		page  string
+		width int
+		want  []color.RGBA
 	}{
-		{"sweep", sweepReport(), 1280, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}, {0xc8, 0x4a, 0x00, 0xff}}}, // the lines of two families
-		{"sweep on a phone", sweepReport(), 500, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}, {0xc8, 0x4a, 0x00, 0xff}}},
-		{"long names", long, 800, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}}},
-		{"bars", &Report{Runs: threePolicies()}, 1000, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}}},
+		{"sweep", mustHTML(t, sweepReport()), 1280, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}, {0xc8, 0x4a, 0x00, 0xff}}}, // the lines of two families
+		{"sweep on a phone", mustHTML(t, sweepReport()), 500, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}, {0xc8, 0x4a, 0x00, 0xff}}},
+		{"long names", mustHTML(t, long), 800, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}}},
+		{"bars", mustHTML(t, &Report{Runs: threePolicies()}), 1000, []color.RGBA{{0x00, 0x63, 0xa6, 0xff}}},
+		{"side by side", mustSideBySideHTML(t, sides(sideRun(40, 100), sideRun(40, 120), sideRun(30, 150))), 900,
+			[]color.RGBA{{0x00, 0x63, 0xa6, 0xff}, {0xc8, 0x4a, 0x00, 0xff}}}, // the points of two runs
 	} {
 		dir := t.TempDir()
-		page := mustHTML(t, test.report)
 		file, shot := filepath.Join(dir, "page.html"), filepath.Join(dir, "page.png")
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(test.page), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		const height = 1600
 		browse(t, browser, dir, test.width, height, "--screenshot="+shot, "file://"+file)
 		checkShot(t, test.name, shot, test.width, height, test.want)
 
-		open := strings.ReplaceAll(page, "<details>", "<details open>")
+		open := strings.ReplaceAll(test.page, "<details>", "<details open>")
 		open = regexp.MustCompile(`<meta http-equiv[^>]*>`).ReplaceAllString(open, "")
 		if err := os.WriteFile(file, []byte(open+layoutProbe), 0o644); err != nil {
 			t.Fatal(err)

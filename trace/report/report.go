@@ -346,15 +346,20 @@ func Write(w io.Writer, r *Report) error {
 	if out.Runs == nil {
 		out.Runs = []*Run{}
 	}
+	return writeJSON(w, "report", out)
+}
+
+// writeJSON writes a value as indented JSON, all of it or none.
+func writeJSON(w io.Writer, what string, v any) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(out); err != nil {
-		return fmt.Errorf("encode report: %w", err)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("encode %s: %w", what, err)
 	}
 	if _, err := w.Write(buf.Bytes()); err != nil {
-		return fmt.Errorf("write report: %w", err)
+		return fmt.Errorf("write %s: %w", what, err)
 	}
 	return nil
 }
