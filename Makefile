@@ -57,9 +57,13 @@ shapes:
 demo: build
 	$(BIN) predict --profile mini-swe-agent --programs 192 --concurrency 16,32,64 --model llama-3.3-70b --tp 4 --workers 2 --router round-robin,kv,thunderagent
 
+## closing-loop: predict, then replay against the same deployment served on the wall clock: both must tell the same; wants a quiet machine
+closing-loop:
+	CLOSING_LOOP=1 go test ./replay -run '^TestClosingLoop$$' -count=1 -v -timeout 15m
+
 ## interop: compare with NVIDIA's aisimulate from PyPI; skipped with a reason where python3 or PyPI is missing
 interop:
 	interop/run.sh
 
-.PHONY: help build test lint bench accuracy profiles shapes fuzz demo interop
+.PHONY: help build test lint bench accuracy profiles shapes fuzz demo closing-loop interop
 .DEFAULT_GOAL := help
