@@ -40,7 +40,7 @@ var profiles = []struct {
 	make        func() profile
 }{
 	{"mini-swe-agent", "mini-SWE-agent on SWE-bench: one shell, a short system prompt, growing contexts", miniSWEAgent},
-	{"openhands", "OpenHands on SWE-bench: long system prompt with tools, quick edits between commands, growing contexts", openHands},
+	{"openhands", "OpenHands on SWE-bench: long system prompt with tools, quick edits, growing contexts", openHands},
 	{"claude-code", "Claude Code on repository issues: long shared system prompt, subagents, compaction", claudeCode},
 	{"plain", "independent requests of one call each, nothing shared", newPlain},
 }

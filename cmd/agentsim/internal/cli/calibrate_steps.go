@@ -32,15 +32,19 @@ terms stay at 1 unless --fit names them; they are pulled to 1 and stay within 0.
 
 LOG is a file, a folder or a glob, plain or gzip; the format is detected:
 
-  plain         CSV with a header, or JSON lines: prefill_tokens, prefills, decodes, step_us, and where known
-                prefill_context (prompt tokens and what lies before them, all chunks), prefill_pairs (Σ n·past + n²/2 of
-                chunks of n tokens), decode_context (tokens in the KV cache, all decodes)
-  vLLM          its log with --enable-logging-iteration-details (from 0.14). It does not tell contexts; versions that
-                print the KV cache's use tell those of steps without prompts. Log with --no-async-scheduling: else the
-                times miss what the engine did before it waited
-  SGLang        "Decode batch" lines: means over the steps since the last such line, where no prompt came between. Times
-                of prompts are not told. --decode-log-interval 1 gives single steps
-  TensorRT-LLM  print_iter_log, or iteration stats as JSON lines (jq -c .[]): prev_device_step_time, else the host's
+  plain         CSV with a header, or JSON lines: prefill_tokens, prefills, decodes, step_us, and
+                where known prefill_context (prompt tokens and what lies before them, all chunks),
+                prefill_pairs (Σ n·past + n²/2 of chunks of n tokens), decode_context (tokens in
+                the KV cache, all decodes)
+  vLLM          its log with --enable-logging-iteration-details (from 0.14). It does not tell
+                contexts; versions that print the KV cache's use tell those of steps without
+                prompts. Log with --no-async-scheduling: else the times miss what the engine did
+                before it waited
+  SGLang        "Decode batch" lines: means over the steps since the last such line, where no
+                prompt came between. Times of prompts are not told. --decode-log-interval 1 gives
+                single steps
+  TensorRT-LLM  print_iter_log, or iteration stats as JSON lines (jq -c .[]):
+                prev_device_step_time, else the host's
   Dynamo        forward-pass metrics (FPM): dynamo.fpm.trace.v1, or bare objects
 
 Where contexts are not told, the coefficients of the attention that reads them cannot be fitted, nor what grows with them

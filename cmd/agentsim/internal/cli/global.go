@@ -115,6 +115,8 @@ with its tool calls and all its subagents.`,
 	cobra.AddTemplateFunc("flags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(min(g.Width, 100)) })
 	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", "flags .LocalFlags",
 		".InheritedFlags.FlagUsages", "flags .InheritedFlags").Replace(root.UsageTemplate()))
+	cobra.AddTemplateFunc("flow", func(text string) string { return flow(text, min(g.Width, 100)) })
+	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "(or .Long .Short)", "(flow (or .Long .Short))", 1))
 	root.SetVersionTemplate("agentsim {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -145,4 +147,25 @@ func commandNames(root *cobra.Command) []string {
 		names = append(names, c.Name())
 	}
 	return names
+}
+
+// flow breaks the paragraphs of a help text anew, at width characters, and leaves indented lines as they are.
+func flow(text string, width int) string {
+	var out, paragraph []string
+	end := func() {
+		if paragraph != nil {
+			out = append(out, wrap(strings.Join(paragraph, " "), width))
+			paragraph = nil
+		}
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if line == "" || line[0] == ' ' {
+			end()
+			out = append(out, line)
+		} else {
+			paragraph = append(paragraph, line)
+		}
+	}
+	end()
+	return strings.Join(out, "\n")
 }
