@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/hash"
 	"github.com/agentsim/agentsim/trace/report"
@@ -106,19 +105,10 @@ func (r *run) prepare(l *live, c *trace.Call) {
 	if p.Deployment.Workload.WarmStart {
 		l.History = l.inst.history(l.call, c)
 	}
-	hints := p.hints(r.w, l.call)
 	l.Session = sessionKey(l.inst, c.Session)
-	l.route = router.Request{ID: l.ID, Session: l.Session, Parent: sessionKey(l.inst, r.parents[c.Session]), Input: c.Input,
-		PromptBlocks: c.Input / int32(p.Engine.BlockSize), Path: l.Path, Pinned: -1, Preferred: -1, ExpectedOutput: max(0, hints.OSL),
-		StrictPriority: hints.StrictPriority, PriorityJump: float64(hints.Priority), Class: hints.PolicyClass}
-	switch p.Engine.Scheduling {
-	case "priority":
-		l.Rank = -int64(hints.Priority)
-	case "continuum", "continuum-preview":
+	l.address(p, sessionKey(l.inst, r.parents[c.Session]), p.hints(r.w, l.call))
+	if p.continuum() {
 		l.Rank = int64(l.inst.begun)
-	}
-	if p.Engine.KVEviction == "priority" {
-		l.Priority = hints.Priority
 	}
 	l.labelled = r.labelled(l, c)
 	l.final = r.final(l.call, c)

@@ -119,6 +119,5 @@ func (p *Plan) hints(w *trace.Workload, call int32) trace.Hints {
 			h.PolicyClass = *r.PolicyClass
 		}
 	}
-	h.Priority = min(max(h.Priority, -maxPriority), maxPriority)
 	return h
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/kvcache"
 	"github.com/agentsim/agentsim/trace"
@@ -100,17 +99,7 @@ func (s *Service) Submit(now time.Duration, q *Request) {
 	l.MaxOutput = min(q.MaxOutput, int32(p.MaxModelLen)-q.Input)
 	l.Session, l.labelled, l.final = q.Session, q.Named, q.Final
 	l.pin = int32(q.Parent % uint64(p.Ranks))
-	h := q.Hints
-	priority := min(max(h.Priority, -maxPriority), maxPriority)
-	l.route = router.Request{ID: l.ID, Session: q.Session, Parent: q.Parent, Input: q.Input,
-		PromptBlocks: q.Input / int32(p.Engine.BlockSize), Path: q.Path, Pinned: -1, Preferred: -1,
-		ExpectedOutput: max(0, h.OSL), StrictPriority: h.StrictPriority, PriorityJump: float64(priority), Class: h.PolicyClass}
-	if p.Engine.Scheduling == "priority" {
-		l.Rank = -int64(priority)
-	}
-	if p.Engine.KVEviction == "priority" {
-		l.Priority = priority
-	}
+	l.address(p, q.Parent, q.Hints)
 	s.agenda.push(event{at: max(now, s.now) + p.Cost.RequestDelay(int(q.Input)), kind: evRoute, call: l.ID})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
 )
 
 // service is a deployment at work: the frontends and engines that requests pass through, whoever sends them and whatever
@@ -94,6 +95,21 @@ func (s *service) newLive() *live {
 	l := &live{Request: engine.Request{ID: int32(len(s.lives))}, seq: s.seq}
 	s.lives = append(s.lives, l)
 	return l
+}
+
+// address fills in what router and engine make of a request's session, the session that spawned it, and hints. Session,
+// lengths and path are there.
+func (l *live) address(p *Plan, parent uint64, h trace.Hints) {
+	priority := min(max(h.Priority, -maxPriority), maxPriority)
+	l.route = router.Request{ID: l.ID, Session: l.Session, Parent: parent, Input: l.Input,
+		PromptBlocks: l.Input / int32(p.Engine.BlockSize), Path: l.Path, Pinned: -1, Preferred: -1, ExpectedOutput: max(0, h.OSL),
+		StrictPriority: h.StrictPriority, PriorityJump: float64(priority), Class: h.PolicyClass}
+	if p.Engine.Scheduling == "priority" {
+		l.Rank = -int64(priority)
+	}
+	if p.Engine.KVEviction == "priority" {
+		l.Priority = priority
+	}
 }
 
 func (s *service) freeLive(l *live) {
