@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -111,9 +109,5 @@ func (c *compareCommand) finish(g *Global, result *report.SideBySide) error {
 	if err != nil || len(result.Differences) == 0 {
 		return err
 	}
-	code := exitUntrusted
-	if c.strict {
-		code = exitFailed
-	}
-	return &exitError{code, errors.New("do not trust this comparison: " + strings.Join(result.Differences, "; "))}
+	return untrusted("comparison", result.Differences, c.strict)
 }

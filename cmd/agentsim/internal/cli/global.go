@@ -60,6 +60,15 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+// untrusted is how a command ends that is done with a result not to be trusted, and why; with --strict it has failed.
+func untrusted(result string, why []string, strict bool) error {
+	code := exitUntrusted
+	if strict {
+		code = exitFailed
+	}
+	return &exitError{code, fmt.Errorf("do not trust this %s: %s", result, strings.Join(why, "; "))}
+}
+
 // usagef is an error of the command line, the config or the input.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}

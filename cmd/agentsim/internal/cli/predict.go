@@ -450,11 +450,7 @@ func (p *predict) finish(g *Global, out output, b *batch) error {
 		return err
 	}
 	if !verdict.Trusted {
-		code := exitUntrusted
-		if p.strict {
-			code = exitFailed
-		}
-		return &exitError{code, errors.New("do not trust this result: " + strings.Join(verdict.Reasons, "; "))}
+		return untrusted("result", verdict.Reasons, p.strict)
 	}
 	return nil
 }

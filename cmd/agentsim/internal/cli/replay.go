@@ -350,14 +350,11 @@ func (r *replayCommand) modelOf(p *plan.Plan) string {
 
 // verdict is the exit code.
 func (r *replayCommand) verdict(result *replay.Result, run *report.Run) error {
-	doubts := strings.Join(run.Replay.Doubts, "; ")
 	switch {
 	case result.Interrupted:
 		return &exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d requests", len(result.Rows), result.Plan.Calls)}
-	case doubts == "":
-		return nil
-	case r.strict:
-		return &exitError{exitFailed, errors.New("do not trust this result: " + doubts)}
+	case len(run.Replay.Doubts) > 0:
+		return untrusted("result", run.Replay.Doubts, r.strict)
 	}
-	return &exitError{exitUntrusted, errors.New("do not trust this result: " + doubts)}
+	return nil
 }
