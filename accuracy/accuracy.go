@@ -231,14 +231,14 @@ func (p *Part) sum(requests []report.Request) Figures {
 	if len(ttft) == 0 {
 		return f
 	}
-	f[TTFT], f[E2E] = mean(ttft), mean(e2e)
+	f[TTFT], f[E2E] = report.Mean(ttft), report.Mean(e2e)
 	if decoded > 0 {
 		f[TPOT] = tpot / float64(decoded)
 	}
 	f[Throughput] = closedLoop(tokens/float64(len(ttft)), f)
 	slices.Sort(ttft)
 	slices.Sort(e2e)
-	f[TTFTP99], f[E2EP99] = quantile(ttft, 0.99), quantile(e2e, 0.99)
+	f[TTFTP99], f[E2EP99] = report.Quantile(ttft, 0.99), report.Quantile(e2e, 0.99)
 	return f
 }
 
@@ -260,24 +260,6 @@ func closedLoop(output float64, f Figures) float64 {
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
-
-func mean(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
-	}
-	return sum / float64(len(x))
-}
-
-// quantile interpolates in sorted values (numpy's default).
-func quantile(sorted []float64, q float64) float64 {
-	at := q * float64(len(sorted)-1)
-	i := int(at)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
-}
 
 // Outcome is the prediction of one part of a case.
 type Outcome struct {

@@ -122,7 +122,7 @@ func HostShare(ctx context.Context, cases []*Case, profile *models.Profile) (ave
 		shares[i] = float64(host) / float64(max(1, busy))
 	}
 	slices.Sort(shares)
-	return mean(shares), quantile(shares, 0.9), nil
+	return report.Mean(shares), report.Quantile(shares, 0.9), nil
 }
 
 func widen(r *models.Range, n int) { r.Least, r.Most = min(r.Least, n), max(r.Most, n) }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/agentsim/agentsim/models"
+	"github.com/agentsim/agentsim/trace/report"
 )
 
 // Score is the error of one measure over a group of outcomes, as shares: 0.05 is 5 %.
@@ -42,7 +43,7 @@ func ScoreOf(errors []float64) Score {
 	}
 	slices.Sort(abs)
 	s.Bias /= float64(s.Rows)
-	s.Mean, s.Median, s.P90 = mean(abs), quantile(abs, 0.5), quantile(abs, 0.9)
+	s.Mean, s.Median, s.P90 = report.Mean(abs), report.Quantile(abs, 0.5), report.Quantile(abs, 0.9)
 	return s
 }
 

@@ -88,13 +88,13 @@ func aliases(run *Run, s samples) Aliases {
 
 // aiperfMetric sums up sorted latencies in ms. Std is that of the population.
 func aiperfMetric(sorted []float64) AIPerfMetric {
-	avg := mean(sorted)
+	avg := Mean(sorted)
 	var squares float64
 	for _, v := range sorted {
 		squares += float64((v - avg) * (v - avg))
 	}
 	n := len(sorted)
-	at := func(q float64) Figure { return Known(quantile(sorted, q)) }
+	at := func(q float64) Figure { return Known(Quantile(sorted, q)) }
 	return AIPerfMetric{
 		Unit: "ms",
 		Avg:  Known(avg), Min: Known(sorted[0]), Max: Known(sorted[n-1]),

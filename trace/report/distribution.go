@@ -25,19 +25,19 @@ func distribution(sorted []float64) Distribution {
 	}
 	return Distribution{
 		Count: int64(len(sorted)),
-		Mean:  Known(mean(sorted)),
+		Mean:  Known(Mean(sorted)),
 		Min:   Known(sorted[0]),
-		P50:   Known(quantile(sorted, 0.5)),
-		P90:   Known(quantile(sorted, 0.9)),
-		P95:   Known(quantile(sorted, 0.95)),
-		P99:   Known(quantile(sorted, 0.99)),
-		P999:  Known(quantile(sorted, 0.999)),
+		P50:   Known(Quantile(sorted, 0.5)),
+		P90:   Known(Quantile(sorted, 0.9)),
+		P95:   Known(Quantile(sorted, 0.95)),
+		P99:   Known(Quantile(sorted, 0.99)),
+		P999:  Known(Quantile(sorted, 0.999)),
 		Max:   Known(sorted[len(sorted)-1]),
 	}
 }
 
-// mean adds in the given order: sorted values make it independent of the order of requests.
-func mean(values []float64) float64 {
+// Mean is NaN of no values. It adds in the given order: sorted values make it independent of the order of requests.
+func Mean(values []float64) float64 {
 	var sum float64
 	for _, v := range values {
 		sum += v
@@ -45,8 +45,8 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// quantile is numpy's default, type 7: at rank (n−1)·q, linear between neighbours. sorted must not be empty.
-func quantile(sorted []float64, q float64) float64 {
+// Quantile is numpy's default, type 7: at rank (n−1)·q, linear between neighbours. sorted must not be empty.
+func Quantile(sorted []float64, q float64) float64 {
 	rank, part := math.Modf(float64(len(sorted)-1) * q)
 	i := int(rank)
 	if i+1 >= len(sorted) {

@@ -22,8 +22,8 @@ func TestQuantileIsNumpys(t *testing.T) {
 		{[]float64{1, 2, 3, 4}, 1, 4},
 		{[]float64{10, 20, 40}, 0.9, 36}, // rank 1.8: 20 + 0.8·20
 	} {
-		if got := quantile(test.sorted, test.q); math.Abs(got-test.want) > 1e-12 {
-			t.Errorf("quantile(%v, %v) = %v, want %v", test.sorted, test.q, got, test.want)
+		if got := Quantile(test.sorted, test.q); math.Abs(got-test.want) > 1e-12 {
+			t.Errorf("Quantile(%v, %v) = %v, want %v", test.sorted, test.q, got, test.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestGapsAgainstTheSortedList(t *testing.T) {
 		}
 		slices.Sort(all)
 		for _, q := range []float64{0, 0.001, 0.25, 0.5, 0.9, 0.99, 0.999, 1} {
-			got, want := g.Quantile(q), quantile(all, q)
+			got, want := g.Quantile(q), Quantile(all, q)
 			if math.Abs(got-want) > 0.001*want {
 				t.Errorf("%s: quantile %v is %v, want %v within 0.1%%", name, q, got, want)
 			}
@@ -37,7 +37,7 @@ func TestGapsAgainstTheSortedList(t *testing.T) {
 				t.Errorf("%s: quantile %v is %v, want exactly %v", name, q, got, want)
 			}
 		}
-		if want := mean(all); math.Abs(g.Mean()-want) > 1e-12*want {
+		if want := Mean(all); math.Abs(g.Mean()-want) > 1e-12*want {
 			t.Errorf("%s: mean %v, want %v", name, g.Mean(), want)
 		}
 		if g.Count() != int64(len(all)) {

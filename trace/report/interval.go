@@ -31,7 +31,7 @@ func PairedInterval(base, other []Figure) (iv Interval, ok bool) {
 	if n < 2 {
 		return Interval{}, false
 	}
-	m := mean(differences)
+	m := Mean(differences)
 	var squares float64
 	for _, d := range differences {
 		squares += float64((d - m) * (d - m))

@@ -138,7 +138,7 @@ func (s *sweep) kvLines() []kvLine {
 	var lines []kvLine
 	for _, c := range capacities[:min(most, len(capacities))] {
 		list := slices.Sorted(slices.Values(sets[c]))
-		middle := quantile(list, 0.5)
+		middle := Quantile(list, 0.5)
 		lines = append(lines, kvLine{c / middle, c, middle})
 	}
 	return lines

@@ -55,7 +55,7 @@ func NewPhaseErrors(name, unit string, points []Point) PhaseErrors {
 	if p.Count = int64(len(errors)); p.Count > 0 {
 		slices.Sort(errors)
 		slices.Sort(sizes)
-		p.MAPE, p.Median, p.Bias = Known(mean(sizes)), Known(quantile(sizes, 0.5)), Known(mean(errors))
+		p.MAPE, p.Median, p.Bias = Known(Mean(sizes)), Known(Quantile(sizes, 0.5)), Known(Mean(errors))
 	}
 	return p
 }
