@@ -57,11 +57,8 @@ func unitFor(seconds float64) timeUnit {
 	return timeUnit{"h", 3600}
 }
 
-// duration prints a time with its unit: "412 ms", "3.10 s", "12.5 min".
-func duration(seconds float64) string {
-	unit := unitFor(seconds)
-	return number(seconds/unit.seconds) + " " + unit.name
-}
+// text prints a time with the unit: "412 ms", "3.10 s", "12.5 min".
+func (u timeUnit) text(seconds float64) string { return number(seconds/u.seconds) + " " + u.name }
 
 // percent prints a share: "71%", "4.1%", "<0.1%".
 func percent(share float64) string {

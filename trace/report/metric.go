@@ -181,7 +181,7 @@ func (m Metric) Print(r *Run, runs []*Run) string {
 		return number(v)
 	}
 	unit := m.unit(runs)
-	return number(v/unit.seconds) + " " + unit.name
+	return unit.text(v)
 }
 
 // differ tells that two runs differ in the metric as far as a reader cares: by 1 %, or by a point of a share.

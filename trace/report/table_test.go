@@ -331,8 +331,8 @@ func TestNumbers(t *testing.T) {
 	for s, want := range map[float64]string{
 		0.0004: "0.400 ms", 0.412: "412 ms", 0.9996: "1.00 s", 3.1: "3.10 s", 312: "312 s", 750: "12.5 min", 90000: "25 h",
 	} {
-		if got := duration(s); got != want {
-			t.Errorf("duration(%v) = %q, want %q", s, got, want)
+		if got := unitFor(s).text(s); got != want {
+			t.Errorf("unitFor(%v) = %q, want %q", s, got, want)
 		}
 	}
 	for share, want := range map[float64]string{0: "0%", 0.041: "4.1%", 0.0994: "9.9%", 0.0004: "<0.1%", 0.0005: "0.1%", 0.0996: "10%", 0.712: "71%", 1: "100%"} {
