@@ -122,7 +122,7 @@ func served(t *testing.T, w *trace.Workload, p *sim.Plan, force bool) (*report.R
 	}
 	result, _ := run(t, w, &fake{Server: h}, func(s *setup) {
 		s.options.Model, s.options.ForceOutputs, s.limit = p.Hardware.Model.Name, force, 2*time.Minute
-		s.plan = plan.Options{Timing: plan.Concurrency, Concurrency: p.Load.Concurrency, MaxGap: gap}
+		s.plan = plan.Options{Timing: plan.Concurrency, Concurrency: p.Load.Concurrency, MaxGap: gap, Ramp: p.Load.Ramp}
 	})
 	return result.Report(replay.About{}), pauses(t, h.URL)
 }

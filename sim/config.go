@@ -136,6 +136,8 @@ type Load struct {
 	Duration time.Duration `yaml:"duration"`
 	// Start is ramp (programs begin with their first turn) or snapshot (the first ones begin at random turns).
 	Start string `yaml:"start"`
+	// Ramp is the time over which the first programs begin, evenly spread (mode concurrency); 0 lets all begin at once.
+	Ramp time.Duration `yaml:"ramp"`
 }
 
 // Slots tells whether the rate of programs follows from how fast they are served, and not from their arrivals.
@@ -351,7 +353,7 @@ func (d *Deployment) checkChoices() error {
 	for _, l := range []struct {
 		key string
 		v   time.Duration
-	}{{"load.warmup", d.Load.Warmup}, {"load.duration", d.Load.Duration}, {"client.timeout", d.Client.Timeout}} {
+	}{{"load.warmup", d.Load.Warmup}, {"load.duration", d.Load.Duration}, {"load.ramp", d.Load.Ramp}, {"client.timeout", d.Client.Timeout}} {
 		if l.v < 0 || l.v > longest {
 			return bad(l.key, "%v is out of range, want 0 (none) to %v", l.v, longest)
 		}
@@ -369,6 +371,8 @@ func (d *Deployment) checkChoices() error {
 		return bad("load.concurrency", "mode concurrency needs the number of programs that live at a time")
 	case d.Load.Start == "snapshot" && d.Load.Mode != "concurrency":
 		return bad("load.start", "snapshot goes with load.mode concurrency")
+	case d.Load.Ramp != 0 && d.Load.Mode != "concurrency":
+		return bad("load.ramp", "a ramp goes with load.mode concurrency")
 	case d.Load.Warmup > 0 && d.Load.Duration == 0:
 		return bad("load.warmup", "a warm-up needs a positive load.duration to measure after it")
 	case d.SLO.TTFT < 0 || d.SLO.ITL < 0 || d.SLO.Program < 0:

@@ -97,7 +97,7 @@ func newArrivals(p *Plan, w *trace.Workload) *arrivals {
 	return a
 }
 
-// atOnce is how many programs begin at time 0 and keep a slot each, in the modes in which slots decide when programs
+// atOnce is how many programs begin of themselves and keep a slot each, in the modes in which slots decide when programs
 // begin; 0 in others.
 func (a *arrivals) atOnce() int {
 	switch a.mode {

@@ -112,13 +112,15 @@ var features = []feature{
 		d.Load.Mode, d.Load.Rate = []string{"recorded", "poisson"}[r.IntN(2)], 5
 	}},
 	{"haste", func(_ *rand.Rand, d *Deployment) { d.Load.Speed = 20 }},
-	{"slots", func(r *rand.Rand, d *Deployment) { d.Load.Mode, d.Load.Concurrency = "concurrency", 1+r.IntN(6) }},
+	{"slots", func(r *rand.Rand, d *Deployment) {
+		d.Load.Mode, d.Load.Concurrency, d.Load.Ramp = "concurrency", 1+r.IntN(6), time.Duration(r.IntN(2)*r.IntN(500))*ms
+	}},
 	{"snapshot", func(_ *rand.Rand, d *Deployment) {
 		if d.Load.Mode == "concurrency" {
 			d.Load.Start = "snapshot"
 		}
 	}},
-	{"rollout", func(_ *rand.Rand, d *Deployment) { d.Load.Mode, d.Load.Start = "rollout", "ramp" }},
+	{"rollout", func(_ *rand.Rand, d *Deployment) { d.Load.Mode, d.Load.Start, d.Load.Ramp = "rollout", "ramp", 0 }},
 	{"repetitions", func(r *rand.Rand, d *Deployment) { d.Load.Programs = 1 + r.IntN(20) }},
 	{"window", func(r *rand.Rand, d *Deployment) {
 		d.Load.Warmup, d.Load.Duration = time.Duration(r.IntN(300))*ms, time.Duration(200+r.IntN(1000))*ms

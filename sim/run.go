@@ -127,8 +127,8 @@ func (r *run) openDoors() {
 	if slots == 0 {
 		r.scheduleStart()
 	}
-	for range slots {
-		r.agenda.push(event{kind: evSlot})
+	for i := range slots {
+		r.agenda.push(event{at: time.Duration(i) * (r.plan.Load.Ramp / time.Duration(slots)), kind: evSlot})
 	}
 }
 

@@ -253,6 +253,18 @@ func TestConcurrencyRecyclesPrograms(t *testing.T) {
 	}
 }
 
+// A ramp opens the slots one after another.
+func TestRamp(t *testing.T) {
+	d := fixed()
+	d.Load.Mode, d.Load.Concurrency, d.Load.Programs, d.Load.Ramp = "concurrency", 4, 4, 60*ms
+	res := mustRun(t, compile(t, session("a", 100, trace.Turn{Input: 8, Output: 30, Start: 0, End: 10 * ms})), d)
+	for i, want := range []time.Duration{0, 15 * ms, 30 * ms, 45 * ms} {
+		if p := res.Programs[i]; p.First != want {
+			t.Errorf("program %d begins at %v, want %v", i, p.First, want)
+		}
+	}
+}
+
 // A history from before the capture is resident where the session first runs; without warm start it is a miss.
 func TestWarmStart(t *testing.T) {
 	for _, warm := range []bool{true, false} {

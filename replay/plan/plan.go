@@ -56,6 +56,8 @@ type Options struct {
 	Loop int
 	// Concurrency is the programs that live at a time, with that timing.
 	Concurrency int
+	// Ramp is the time over which the first programs begin with that timing, evenly spread; 0 lets all begin at once.
+	Ramp time.Duration
 }
 
 // loopPause separates the end of a repetition from the start of the next.
@@ -116,6 +118,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("sessions: want a count, or a share between 0 and 1")
 	case (o.Timing == Concurrency) != (o.Concurrency > 0):
 		return fmt.Errorf("concurrency %d goes with timing %q, not %q", o.Concurrency, Concurrency, o.Timing)
+	case o.Ramp < 0 || o.Ramp > 0 && o.Timing != Concurrency:
+		return fmt.Errorf("ramp %v: want a time, with timing %q", o.Ramp, Concurrency)
 	case o.Loop > 1e6:
 		return fmt.Errorf("loop %d: want at most a million", o.Loop)
 	}

@@ -108,6 +108,7 @@ func TestTimings(t *testing.T) {
 		{"strict waits for nothing", plan.Options{Timing: plan.Strict}, 50 * ms, "a1@100 a2@120 sub1@140 sub2@160. a3@200. b1@500."},
 		{"asap has no gaps", plan.Options{Timing: plan.ASAP}, 50 * ms, "a1@0 b1@0. a2@50 sub1@100 sub2@150. a3@200."},
 		{"one program at a time", plan.Options{Timing: plan.Concurrency, Concurrency: 1}, 50 * ms, "a1@0 a2@60 sub1@120 sub2@180. a3@260. b1@310."},
+		{"slots that open one after another", plan.Options{Timing: plan.Concurrency, Concurrency: 2, Ramp: 40 * ms}, 10 * ms, "a1@0 b1@20. a2@20 sub1@40 sub2@60. a3@100."},
 		{"speed divides times, not service", plan.Options{Speed: 2}, 10 * ms, "a1@50 a2@60 sub1@70 sub2@80. a3@100. b1@250."},
 		{"closed with a longest gap", plan.Options{Timing: plan.Closed, MaxGap: 5 * ms}, 10 * ms, "a1@5 a2@20 sub1@35 sub2@50. a3@65. b1@80."},
 		{"a window begins at its own zero", plan.Options{From: 130 * ms, To: 300 * ms}, 10 * ms, "sub1@10 sub2@30. a3@70."},
@@ -161,7 +162,7 @@ func TestEndedSessions(t *testing.T) {
 
 func TestRefusedOptions(t *testing.T) {
 	w := recording(t)
-	for _, o := range []plan.Options{{Timing: "soon"}, {Speed: -1}, {From: 2, To: 1}, {Share: 2}, {Concurrency: 3}, {Timing: plan.Concurrency},
+	for _, o := range []plan.Options{{Timing: "soon"}, {Speed: -1}, {From: 2, To: 1}, {Share: 2}, {Concurrency: 3}, {Timing: plan.Concurrency}, {Ramp: 1},
 		{From: time.Hour}, {Loop: 1 << 30}, {Sessions: -1}} {
 		if _, err := plan.New(w, o); err == nil {
 			t.Errorf("%+v is taken", o)

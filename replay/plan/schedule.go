@@ -69,8 +69,8 @@ type entry struct {
 func (p *Plan) Start() *Schedule {
 	s := &Schedule{plan: p, Left: p.Calls}
 	if p.Options.Timing == Concurrency {
-		for range min(p.Options.Concurrency, p.Programs) {
-			s.push(entry{call: -1})
+		for i := range min(p.Options.Concurrency, p.Programs) {
+			s.push(entry{at: time.Duration(i) * (p.Options.Ramp / time.Duration(p.Options.Concurrency)), call: -1})
 		}
 	} else {
 		s.schedule()

@@ -92,6 +92,7 @@ var keyHelp = map[string]string{
 	"load.warmup":                                 "time before the measured window",
 	"load.duration":                               "length of the measured window; 0s measures the whole run",
 	"load.start":                                  "ramp: programs begin with their first turn; snapshot: at random turns",
+	"load.ramp":                                   "time over which the first programs begin (mode concurrency); 0s: all at once",
 	"client.timeout":                              "when clients give up; 0s never",
 	"client.max_tokens":                           "output tokens that each call allows, which sglang and trtllm reserve KV for; 0 is what it generates",
 	"client.session_final":                        "which calls tell that their session ends: recorded, last, never, or auto (recorded where the trace has any, else last)",

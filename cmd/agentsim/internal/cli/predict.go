@@ -68,6 +68,7 @@ func predictFlags() []shortFlag {
 		{name: "warmup", path: "load.warmup", usage: "`TIME` before the measured window"},
 		{name: "duration", path: "load.duration", usage: "`TIME` that the measured window takes (default: the whole run)"},
 		{name: "start", path: "load.start", usage: "`HOW` programs begin at concurrency: ramp, or snapshot (at random turns)"},
+		{name: "ramp", path: "load.ramp", usage: "`TIME` over which the first programs begin at concurrency, instead of all at once"},
 		{name: "max-context", path: "workload.max_context", usage: "calls longer than the model takes, `HOW`: reject, truncate or split"},
 		{name: "outputs", path: "workload.outputs", list: true, usage: "generated tokens that later prompts share, `HOW`: inferred, none or all"},
 		{name: "seed", path: "seed", usage: "seed `N` of everything random"},

@@ -102,6 +102,7 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	f.StringVar(&t.sessions, "sessions", "", "how many programs (root sessions), or which share of them: 100, 0.1, 10%")
 	f.IntVar(&t.Loop, "loop", 1, "replay the whole so many times")
 	f.IntVar(&t.Concurrency, "concurrency", 0, "programs that live at a time; sets --timing")
+	f.DurationVar(&t.Ramp, "ramp", 0, "time over which the first programs begin at concurrency, instead of all at once")
 	f.IntVar(&r.inFlight, "max-in-flight", 0, "hold requests back while so many are under way (default: no limit)")
 	f.DurationVar(&r.duration, "duration", 0, "send nothing more after this time")
 	f.DurationVar(&r.grace, "grace", 30*time.Second, "time for requests under way when sending stops early")
