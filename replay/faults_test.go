@@ -141,6 +141,41 @@ func TestManyErrorsStopTheReplay(t *testing.T) {
 	}
 }
 
+// One failed request in a hundred is counted and named, and does not spoil the rest; more do. Requests that are not sent
+// because one failed before them count as well.
+func TestFewErrorsAreNoDoubt(t *testing.T) {
+	for name, test := range map[string]struct {
+		fails   []int
+		onError string
+		doubt   string
+	}{
+		"none":                  {nil, replay.Continue, ""},
+		"1 %":                   {[]int{50, 90}, replay.Continue, ""},
+		"more":                  {[]int{50, 90, 91}, replay.Continue, "3 of 200 requests failed (3 status 500)"},
+		"the last of a session": {[]int{199}, replay.EndSession, ""},
+		"before the end":        {[]int{190}, replay.EndSession, "1 of 190 requests failed (1 status 500), and 10 were not sent, because their session had ended with a failure"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.Hook = func(n int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
+				if fails := slices.Contains(test.fails, n); !fails {
+					return false
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+				return true
+			}
+			result, _ := run(t, compile(t, chain("a", 200, 1)...), f, func(s *setup) { s.options.OnError, s.plan.Timing = test.onError, plan.ASAP })
+			if d := strings.Join(serverDoubts(result), "; "); d != test.doubt {
+				t.Errorf("doubts are %q, want %q", d, test.doubt)
+			}
+			r := result.Report(replay.About{})
+			if named := strings.Contains(strings.Join(r.Warnings, "; "), "500"); r.Requests.Failed != int64(len(test.fails)) || named != (len(test.fails) > 0) {
+				t.Errorf("%d failed, warnings %q", r.Requests.Failed, r.Warnings)
+			}
+		})
+	}
+}
+
 func TestAbortOnError(t *testing.T) {
 	f := newFake(t)
 	f.Hook = func(n int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
@@ -204,6 +239,9 @@ func TestDurationEndsTheReplay(t *testing.T) {
 	result, _ := run(t, compile(t, chain("a", 100, 20)...), newFake(t), func(s *setup) { s.options.Duration = 130 * time.Millisecond })
 	if n := len(result.Rows); n < 3 || n > 8 || !strings.Contains(result.Stopped, "duration") {
 		t.Errorf("%d were sent in 130 ms, stopped: %q", n, result.Stopped)
+	}
+	if d := serverDoubts(result); len(d) > 0 { // it was asked for
+		t.Errorf("doubts are %q", d)
 	}
 }
 

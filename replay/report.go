@@ -17,7 +17,7 @@ const (
 	maxLag       = 5 * time.Millisecond // p99 of the client's own lateness
 	onTime       = time.Millisecond     // a timer cannot do better under load
 	maxCPU       = 0.8
-	maxErrors    = 0.01
+	maxErrors    = 0.01 // lost requests that are few enough to leave the figures as they are
 	maxOff       = 0.01 // of prompt and output tokens
 	maxPerEvent  = 1.05 // tokens in an event, or gaps of events are no gaps of tokens
 	warmHit      = 64   // tokens that the very first request may find: a chat template
@@ -157,8 +157,8 @@ func (r *Result) doubts(l *report.Replay, about About) []string {
 	if l.CPUShare.Value > maxCPU {
 		add("the client used %.0f%% of its processors", 100*l.CPUShare.Value)
 	}
-	if n := len(r.Rows); float64(r.Failed) > maxErrors*float64(n) {
-		add("%d of %d requests failed (%s)", r.Failed, n, failureNames(r.failures))
+	if lost := r.lost(); float64(lost) > maxErrors*float64(r.Plan.Calls) {
+		add("%s", r.losses())
 	}
 	if off := r.prompts.share(); off > maxOff {
 		add("servers counted %.1f%% more or fewer prompt tokens than recorded", 100*off)
@@ -174,12 +174,32 @@ func (r *Result) doubts(l *report.Replay, about About) []string {
 			add("server %s was restarted", about.Servers[i].URL)
 		}
 	}
-	if n := r.Unsent(); n > 0 && r.Stopped != "" {
-		add("%d of %d requests were not sent: %s", n, r.Plan.Calls, r.Stopped)
-	} else if n > 0 {
-		add("%d of %d requests were not sent, because their session had ended with a failure", n, r.Plan.Calls)
+	if n := r.Unsent(); n > 0 && r.Stopped != "" && !r.Timed {
+		add("%s", r.unsent())
 	}
 	return d
+}
+
+// lost counts the requests that failed, and those that were not sent because their session had ended with a failure.
+func (r *Result) lost() int {
+	if r.Stopped != "" {
+		return r.Failed
+	}
+	return r.Failed + r.Unsent()
+}
+
+// losses says what lost is made of.
+func (r *Result) losses() string {
+	text := fmt.Sprintf("%d of %d requests failed (%s)", r.Failed, len(r.Rows), failureNames(r.failures))
+	if n := r.lost() - r.Failed; n > 0 {
+		text += fmt.Sprintf(", and %d were not sent, because their session had ended with a failure", n)
+	}
+	return text
+}
+
+// unsent says why requests were not sent when the replay was stopped.
+func (r *Result) unsent() string {
+	return fmt.Sprintf("%d of %d requests were not sent: %s", r.Unsent(), r.Plan.Calls, r.Stopped)
 }
 
 func failureNames(list []report.Failure) string {
@@ -208,6 +228,12 @@ func (r *Result) warnings() []string {
 	}
 	for _, field := range r.Dropped {
 		add("the server refuses %s: it was left out", field)
+	}
+	if lost := r.lost(); lost > 0 && float64(lost) <= maxErrors*float64(r.Plan.Calls) {
+		add("%s: too few to change the figures", r.losses())
+	}
+	if r.Timed && r.Unsent() > 0 {
+		add("%s", r.unsent())
 	}
 	for _, f := range r.failures {
 		add("%d requests failed: %s: %s", f.Count, f.Kind, f.Example)

@@ -33,9 +33,10 @@ type Result struct {
 	Gaps   *report.Gaps
 	// End is when the last request had ended, CPU the processor time that the client used until then.
 	End, CPU time.Duration
-	// Stopped says why the plan was not sent to its end; "" if it was. Interrupted tells that the user did.
-	Stopped     string
-	Interrupted bool
+	// Stopped says why the plan was not sent to its end; "" if it was. Interrupted tells that the user stopped it, Timed that
+	// it had been asked for no longer (Options.Duration).
+	Stopped            string
+	Interrupted, Timed bool
 	// Dropped are the fields that a server refused.
 	Dropped []string
 

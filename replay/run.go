@@ -150,7 +150,7 @@ func (r *runner) stopped(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		r.result.Stopped, r.result.Interrupted = "it was interrupted", true
 	case r.Duration > 0 && r.Client.Now() >= r.Duration:
-		r.result.Stopped = fmt.Sprintf("its duration of %v was over", r.Duration)
+		r.result.Stopped, r.result.Timed = fmt.Sprintf("its duration of %v was over", r.Duration), true
 	}
 	return r.result.Stopped != ""
 }

@@ -9,9 +9,11 @@ import (
 )
 
 // sideRun is a run of 10 programs with 40 turns, of which some completed.
-func sideRun(completed int64, ttft float64) *Run {
+func sideRun(completed int64, ttft float64) *Run { return sideRunOf(40, completed, ttft) }
+
+func sideRunOf(total, completed int64, ttft float64) *Run {
 	r := &Run{Status: RunDone, Workload: Workload{Programs: 10, Sessions: 10, Turns: 40, InputTokens: 1000, OutputTokens: 400}}
-	r.Requests = Requests{Total: 40, Completed: completed, Failed: 40 - completed}
+	r.Requests = Requests{Total: total, Completed: completed, Failed: total - completed}
 	r.LatencyMs.TTFT = distribution([]float64{ttft})
 	r.KV.HitRate = Known(0.5)
 	return r
@@ -84,6 +86,29 @@ func TestWorkDiffers(t *testing.T) {
 		if got := strings.Join(s.Differences, "; "); got != test.want {
 			t.Errorf("differences are %q, want %q", got, test.want)
 		}
+	}
+}
+
+// A failed request in thousands is named and takes no run out of the comparison; more than 1 % do.
+func TestFewFailuresAreNamed(t *testing.T) {
+	for _, test := range []struct {
+		completed     int64
+		differs, note string
+	}{
+		{4000, "", ""},
+		{3999, "", "B failed 1 of 4000 requests"},
+		{3960, "", "B failed 40 of 4000 requests"},
+		{3959, "B completed 3959 of 4000 requests, A 4000 of 4000", "B failed 41 of 4000 requests"},
+	} {
+		s := sides(sideRunOf(4000, 4000, 100), sideRunOf(4000, test.completed, 100))
+		if got, notes := strings.Join(s.Differences, "; "), strings.Join(s.Notes, "; "); got != test.differs || notes != test.note {
+			t.Errorf("%d completed: differences are %q, notes %q; want %q and %q", test.completed, got, notes, test.differs, test.note)
+		}
+	}
+	doubtful := sideRun(40, 100)
+	doubtful.Replay = &Replay{Doubts: []string{"the client was late"}}
+	if s := sides(sideRun(40, 100), doubtful); len(s.Notes) != 1 || s.Notes[0] != "B should not be trusted: the client was late" {
+		t.Errorf("notes are %q: a replay's doubts are lost", s.Notes)
 	}
 }
 
