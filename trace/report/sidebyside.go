@@ -159,7 +159,7 @@ func workDiffers(a, b *Compared) []string {
 	if len(of) > 0 {
 		done = append(done, fmt.Sprintf("%s is other work than %s: %s", b.Label, a.Label, strings.Join(of, ", ")))
 	}
-	if x, y := &a.whole().Requests, &b.whole().Requests; math.Abs(lostShare(x)-lostShare(y)) > fewErrors {
+	if x, y := &a.whole().Requests, &b.whole().Requests; countsDiffer(x.Total, y.Total) || math.Abs(lostShare(x)-lostShare(y)) > fewErrors {
 		done = append(done, fmt.Sprintf("%s completed %s, %s %d of %d", b.Label, countOf(y.Completed, y.Total, "request"), a.Label, x.Completed, x.Total))
 	}
 	if x, y := a.measured(), b.measured(); x != y {
