@@ -1,17 +1,9 @@
 package replay_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
 	"runtime"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/agentsim/agentsim/replay"
 	"github.com/agentsim/agentsim/replay/client"
@@ -19,71 +11,6 @@ import (
 	"github.com/agentsim/agentsim/replay/prompts"
 	"github.com/agentsim/agentsim/trace"
 )
-
-// benchServer is the variable that makes this test binary a trivial server: its value is the time between two tokens.
-const benchServer = "AGENTSIM_REPLAY_BENCH_SERVER"
-
-func TestMain(m *testing.M) {
-	if gap, ok := os.LookupEnv(benchServer); ok {
-		serveTrivially(gap)
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// serveTrivially answers every request with as many tokens as it asks for, without looking at the prompt.
-func serveTrivially(gap string) {
-	every, err := time.ParseDuration(gap)
-	if err != nil {
-		panic(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(l.Addr())
-	event := []byte(`data: {"id":"c","object":"text_completion","model":"m","choices":[{"index":0,"text":" tok","finish_reason":null}]}` + "\n\n")
-	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		body, err := io.ReadAll(q.Body)
-		if err != nil {
-			return
-		}
-		n := 0
-		_, after, _ := strings.Cut(string(body[max(0, len(body)-300):]), `"max_tokens":`)
-		fmt.Sscanf(after, "%d", &n)
-		w.Header().Set("Content-Type", "text/event-stream")
-		for range n {
-			if every > 0 {
-				time.Sleep(every)
-			}
-			w.Write(event)
-			w.(http.Flusher).Flush()
-		}
-		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n"+
-			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":16,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", n)
-	}))
-	panic(err)
-}
-
-// startServer runs the trivial server in a process of its own.
-func startServer(b *testing.B, gap time.Duration) string {
-	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), benchServer+"="+gap.String(), "GOMAXPROCS=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	addr, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	return "http://" + strings.TrimSpace(addr)
-}
 
 // oneCore replays with one processor for the client.
 func oneCore(b *testing.B, url string, w *trace.Workload, o plan.Options, inFlight int) *replay.Result {
@@ -112,7 +39,7 @@ func oneCore(b *testing.B, url string, w *trace.Workload, o plan.Options, inFlig
 // BenchmarkStreams keeps 1,000 streams of 25 tokens a second open once all have begun.
 func BenchmarkStreams(b *testing.B) {
 	const streams, tokens, rounds = 1000, 20, 6
-	url := startServer(b, 40*time.Millisecond)
+	url, _ := startServer(b, "trivial", "40ms")
 	var turns []turn
 	for s := range streams {
 		for r := range rounds {
@@ -134,7 +61,7 @@ func BenchmarkStreams(b *testing.B) {
 // BenchmarkRequests sends requests for 20 tokens as fast as one core can.
 func BenchmarkRequests(b *testing.B) {
 	const requests, sessions = 100_000, 200
-	url := startServer(b, 0)
+	url, _ := startServer(b, "trivial", "0s")
 	var turns []turn
 	for s := range sessions {
 		for r := range requests / sessions {
@@ -159,7 +86,7 @@ func BenchmarkRequests(b *testing.B) {
 // BenchmarkLongPrompts sends 10,000 prompts of 100,000 tokens, 64 at a time: 6 GB of bodies.
 func BenchmarkLongPrompts(b *testing.B) {
 	const requests = 10_000
-	url := startServer(b, 0)
+	url, _ := startServer(b, "trivial", "0s")
 	var turns []turn
 	for s := range requests {
 		turns = append(turns, turn{fmt.Sprint("s", s), "", 0, 5, 100_000, 1, nil})
