@@ -68,6 +68,8 @@ type setup struct {
 	client  client.Options
 	options replay.Options
 	limit   time.Duration // on the whole replay
+	text    bool          // prompts are of words
+	scale   prompts.Scale
 }
 
 // run replays a workload against a fake server.
@@ -86,13 +88,16 @@ func run(t testing.TB, w *trace.Workload, f *fake, change func(*setup)) (*replay
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ids, err := prompts.TokenIDs(prompts.DefaultLowID, prompts.DefaultHighID)
+	alphabet, err := prompts.TokenIDs(prompts.DefaultLowID, prompts.DefaultHighID)
+	if s.text {
+		alphabet, err = prompts.Words(prompts.List())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	var outcomes []*replay.Outcome
 	s.options.Plan, s.options.Client = p, c
-	s.options.Prompts = prompts.NewMaker(w, ids, 7, prompts.Scale{})
+	s.options.Prompts = prompts.NewMaker(w, alphabet, 7, s.scale)
 	each := s.options.Each
 	s.options.Each = func(o *replay.Outcome) error {
 		outcomes = append(outcomes, o)

@@ -94,7 +94,7 @@ func TestStreams(t *testing.T) {
 		{"usage of no choice is read", []string{text, usage, done}, 1, 2, 4, ""},                                      // sglang#23949
 		{"no usage: events are counted", []string{text, text, text, finish, done}, 3, 3, trace.Unknown, ""},           // shown as not reported, never 0
 		{"no [DONE] after a finish reason", []string{text, finish}, 1, 1, trace.Unknown, ""},                          //
-		{"data after [DONE]", []string{text, finish, done, usage}, 1, 2, 4, ""},                                       //
+		{"data after [DONE]", []string{text, finish, done, text, usage}, 1, 2, 4, ""},                                 // no token, but usage
 		{"comments keep alive", []string{": ping\n\n", text, ": ping\n\n", finish, done}, 1, 1, trace.Unknown, ""},    //
 		{"lines of 100 kB", []string{strings.Replace(text, " tok", long, 1), finish, done}, 1, 1, trace.Unknown, ""},  // bufio.Scanner
 		{"CR LF", []string{strings.ReplaceAll(text+finish+done, "\n", "\r\n")}, 1, 1, trace.Unknown, ""},              //

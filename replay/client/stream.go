@@ -125,7 +125,7 @@ func (s *streamReader) event(e wire.Event, at time.Duration) {
 	case e.Done():
 		s.done = true
 		return
-	case s.plainToken(e.Data):
+	case e.Name == "" && !s.done && s.plainToken(e.Data):
 		s.token(at)
 		return
 	}
@@ -142,7 +142,7 @@ func (s *streamReader) event(e wire.Event, at time.Duration) {
 		a.fail(FailInBand, "%s", text)
 		return
 	}
-	if c.Generates() || len(c.TokenIDs) > 0 {
+	if !s.done && (c.Generates() || len(c.TokenIDs) > 0) { // after [DONE] only usage may follow
 		s.token(at)
 		a.TokenIDs = append(a.TokenIDs, c.TokenIDs...)
 	}
