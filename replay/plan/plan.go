@@ -191,15 +191,16 @@ func (p *Plan) planTimes() {
 		}
 	}
 	slices.SortStableFunc(timed, func(a, b int32) int { return cmp.Compare(w.Calls[a].Turn.Start, w.Calls[b].Turn.Start) })
-	busy, cut := o.From, time.Duration(0)
+	busy, cut := time.Duration(0), time.Duration(0) // busy is until when a call runs, which the speed does not change
 	for _, i := range timed {
 		t := w.Calls[i].Turn
-		silence := p.scale(t.Start - busy)
-		if o.MaxGap > 0 && silence > o.MaxGap {
+		at := p.scale(t.Start-o.From) - cut
+		if silence := at - busy; o.MaxGap > 0 && silence > o.MaxGap {
 			cut += silence - o.MaxGap
+			at = busy + o.MaxGap
 		}
-		p.planned[i] = p.scale(t.Start-o.From) - cut
-		busy = max(busy, t.Start, t.End)
+		p.planned[i] = at
+		busy = max(busy, at+max(0, t.End-t.Start))
 		p.round = max(p.round, p.planned[i])
 	}
 	p.round += loopPause

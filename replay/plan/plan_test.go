@@ -111,6 +111,7 @@ func TestTimings(t *testing.T) {
 		{"slots that open one after another", plan.Options{Timing: plan.Concurrency, Concurrency: 2, Ramp: 40 * ms}, 10 * ms, "a1@0 b1@20. a2@20 sub1@40 sub2@60. a3@100."},
 		{"speed divides times, not service", plan.Options{Speed: 2}, 10 * ms, "a1@50 a2@60 sub1@70 sub2@80. a3@100. b1@250."},
 		{"closed with a longest gap", plan.Options{Timing: plan.Closed, MaxGap: 5 * ms}, 10 * ms, "a1@5 a2@20 sub1@35 sub2@50. a3@65. b1@80."},
+		{"slower, with a longest silence: calls take as long as before", plan.Options{Speed: 0.1, MaxGap: 50 * ms}, 10 * ms, "a1@50 a2@110 sub1@170 sub2@230. a3@290. b1@350."},
 		{"a window begins at its own zero", plan.Options{From: 130 * ms, To: 300 * ms}, 10 * ms, "sub1@10 sub2@30. a3@70."},
 		{"one session of two", plan.Options{Sessions: 1, From: 150 * ms}, 10 * ms, "sub2@10. a3@50."},
 		{"a loop repeats after the whole", plan.Options{Loop: 2, From: 300 * ms}, 10 * ms, "b1@200. b1#1@1400."},
