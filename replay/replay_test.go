@@ -200,6 +200,9 @@ func TestForcedOutputsAreThoseOfTheNextPrompt(t *testing.T) {
 	if len(forced) != 33 || !slices.Equal(forced[:32], next[32:64]) {
 		t.Errorf("forced %d tokens %v, the next prompt has %v", len(forced), forced, next[32:64])
 	}
+	if n := f.seen[0].body.MaxTokens; n == nil || *n != 33 { // vllm#56730: outputs are cut at 16 without it
+		t.Errorf("max_tokens is %v, want 33", n)
+	}
 	if other := f.seen[1].body.ForceTokens; other != nil {
 		t.Errorf("a call without output forces %v", other)
 	}

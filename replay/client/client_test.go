@@ -86,19 +86,20 @@ func TestStreams(t *testing.T) {
 		kind   client.Kind // "" for a whole answer
 	}{
 		{"two tokens and usage", []string{text, text, finish, usage, done}, 2, 2, 4, ""},
-		{"several events in one read", []string{text + text + finish + usage + done}, 2, 2, 4, ""},                    // aiperf#368
-		{"an event over several reads", []string{text[:20], text[20:40], text[40:] + text, usage, done}, 2, 2, 4, ""}, // aiperf#368
-		{"a role is no first token", []string{role, delta, delta, usage, done}, 2, 2, 4, ""},                          // vllm#3759
-		{"reasoning counts", []string{role, think, think2, done}, 2, 2, trace.Unknown, ""},                            // guidellm#737
-		{"tool calls count", []string{role, tool, tool, done}, 2, 2, trace.Unknown, ""},                               //
-		{"usage of no choice is read", []string{text, usage, done}, 1, 2, 4, ""},                                      // sglang#23949
-		{"no usage: events are counted", []string{text, text, text, finish, done}, 3, 3, trace.Unknown, ""},           // shown as not reported, never 0
-		{"no [DONE] after a finish reason", []string{text, finish}, 1, 1, trace.Unknown, ""},                          //
-		{"data after [DONE]", []string{text, finish, done, text, usage}, 1, 2, 4, ""},                                 // no token, but usage
-		{"comments keep alive", []string{": ping\n\n", text, ": ping\n\n", finish, done}, 1, 1, trace.Unknown, ""},    //
-		{"lines of 100 kB", []string{strings.Replace(text, " tok", long, 1), finish, done}, 1, 1, trace.Unknown, ""},  // bufio.Scanner
-		{"CR LF", []string{strings.ReplaceAll(text+finish+done, "\n", "\r\n")}, 1, 1, trace.Unknown, ""},              //
-		{"no last blank line", []string{text, finish, "data: [DONE]"}, 1, 1, trace.Unknown, ""},                       //
+		{"several events in one read", []string{text + text + finish + usage + done}, 2, 2, 4, ""},                      // aiperf#368
+		{"an event over several reads", []string{text[:20], text[20:40], text[40:] + text, usage, done}, 2, 2, 4, ""},   // aiperf#368
+		{"a role is no first token", []string{role, delta, delta, usage, done}, 2, 2, 4, ""},                            // vllm#3759
+		{"reasoning counts", []string{role, think, think2, done}, 2, 2, trace.Unknown, ""},                              // guidellm#737
+		{"tool calls count", []string{role, tool, tool, done}, 2, 2, trace.Unknown, ""},                                 //
+		{"reasoning and text: the server's count alone", []string{role, think, delta, delta, usage, done}, 3, 2, 4, ""}, // aiperf#716
+		{"usage of no choice is read", []string{text, usage, done}, 1, 2, 4, ""},                                        // sglang#23949
+		{"no usage: events are counted", []string{text, text, text, finish, done}, 3, 3, trace.Unknown, ""},             // shown as not reported, never 0
+		{"no [DONE] after a finish reason", []string{text, finish}, 1, 1, trace.Unknown, ""},                            //
+		{"data after [DONE]", []string{text, finish, done, text, usage}, 1, 2, 4, ""},                                   // no token, but usage
+		{"comments keep alive", []string{": ping\n\n", text, ": ping\n\n", finish, done}, 1, 1, trace.Unknown, ""},      //
+		{"lines of 100 kB", []string{strings.Replace(text, " tok", long, 1), finish, done}, 1, 1, trace.Unknown, ""},    // bufio.Scanner
+		{"CR LF", []string{strings.ReplaceAll(text+finish+done, "\n", "\r\n")}, 1, 1, trace.Unknown, ""},                //
+		{"no last blank line", []string{text, finish, "data: [DONE]"}, 1, 1, trace.Unknown, ""},                         //
 		{"an error in the stream", []string{text, `data: {"error":{"message":"out of memory"}}` + "\n\n"}, 1, 1, trace.Unknown, client.FailInBand},
 		{"an error event", []string{text, "event: error\ndata: {\"detail\":\"gone\"}\n\n", done}, 1, 1, trace.Unknown, client.FailInBand},
 		{"not JSON", []string{text, "data: {oops\n\n", done}, 1, 1, trace.Unknown, client.FailParse}, // aiperf#546

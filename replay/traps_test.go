@@ -1,0 +1,162 @@
+package replay_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/replay"
+	"github.com/agentsim/agentsim/replay/plan"
+	"github.com/agentsim/agentsim/sim"
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
+	"github.com/agentsim/agentsim/trace/wire"
+)
+
+// Symptoms that other clients showed, by project and issue; more of them are in faults_test.go and in package client.
+
+// connections makes a server count the connections that are made to it.
+func connections(f *fake) *atomic.Int64 {
+	var made atomic.Int64
+	f.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			made.Add(1)
+		}
+	}
+	return &made
+}
+
+// A study of AIPerf: a limit on connections held 1,024 streams to 615, and nobody was told.
+func TestNoHiddenLimitOnStreams(t *testing.T) {
+	const streams = 600
+	f := newFake(t)
+	var mu sync.Mutex
+	here, all := 0, make(chan struct{})
+	f.Hook = func(_ int, _ http.ResponseWriter, q *http.Request, _ *wire.Request) bool {
+		mu.Lock()
+		if here++; here == streams {
+			close(all)
+		}
+		mu.Unlock()
+		select { // nobody is answered before all are here
+		case <-all:
+		case <-q.Context().Done():
+		}
+		return false
+	}
+	var turns []turn
+	for i := range streams {
+		turns = append(turns, turn{fmt.Sprint("s", i), "", 0, 1, 16, 1, nil})
+	}
+	if result, _ := run(t, compile(t, turns...), f, nil); result.Failed > 0 {
+		t.Errorf("%d of %d streams failed", result.Failed, streams)
+	}
+}
+
+// sglang PR 31543: a connection for each request exhausts the ports. vllm-omni#1374, AgentX FAQ: one that outlives the server's
+// 5 s of keep-alive is reset.
+func TestConnectionsAreReusedButNotForLong(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	made := connections(f)
+	w := compile(t, turn{"a", "", 0, 1, 16, 1, nil}, turn{"a", "", 10, 11, 16, 1, nil}, turn{"a", "", 20, 21, 16, 1, nil})
+	run(t, w, f, nil)
+	if n := made.Load(); n != 1 {
+		t.Errorf("%d connections for three requests, one after the other", n)
+	}
+	if testing.Short() {
+		return
+	}
+	_, outcomes := run(t, compile(t, turn{"a", "", 0, 1, 16, 1, nil}, turn{"a", "", 4700, 4701, 16, 1, nil}), f, nil)
+	if outcomes[1].Answer.Reused {
+		t.Error("a connection that was idle for 4.7 s is used again: a server that closes it after 5 s may reset the request")
+	}
+}
+
+// aiperf#867: times of two clocks that are read at different moments move a request by its whole setup. aiperf#1165 is of the
+// same kind. A record lies at the beginning of the replay plus what the monotonic clock says.
+func TestRecordsLieAtTheirTime(t *testing.T) {
+	result, _ := run(t, family(t), newFake(t), nil)
+	const begun = 1_700_000_000_000
+	rows, requests := result.InOrder()
+	i := 0
+	for rec := range result.Dated(rows, sim.RequestRecords(result.Plan.Workload, 16, requests), begun) {
+		row := rows[i]
+		if got, want := *rec.Request.ReceivedMs, begun+row.Arrival.Milliseconds(); got != want {
+			t.Errorf("request %d is received at %d, want %d", i, got, want)
+		}
+		x := rec.Request.Agentsim
+		if *x.DueNs != int64(row.Due) || *x.ArrivalNs != int64(row.Arrival) || *x.ReadyNs != int64(row.Ready) {
+			t.Errorf("request %d: %+v, want those of %+v", i, x, row)
+		}
+		i++
+	}
+	if i != 4 {
+		t.Errorf("%d records of 4 requests", i)
+	}
+}
+
+// dynamo#12883: one name for two figures. TPOT has a value for each request, ITL one for each gap.
+func TestTPOTIsPerRequestAndITLPerGap(t *testing.T) {
+	f := newFake(t)
+	f.Gap = time.Millisecond
+	w := compile(t, turn{"a", "", 0, 1, 16, 2, nil}, turn{"a", "", 30, 40, 16, 11, nil})
+	result, _ := run(t, w, f, nil)
+	if l := result.Report(replay.About{}).LatencyMs; l.TPOT.Count != 2 || l.ITL.Count != 11 {
+		t.Errorf("%d values of TPOT, %d of ITL; want 2 and 1+10", l.TPOT.Count, l.ITL.Count)
+	}
+}
+
+// guidellm#526: a long time between the start and the first request.
+func TestTheFirstRequestDoesNotWait(t *testing.T) {
+	_, outcomes := run(t, compile(t, turn{"a", "", 50_000, 50_001, 16, 1, nil}), newFake(t), func(s *setup) { s.plan.From = 50 * time.Second })
+	if sent := outcomes[0].Answer.Sent; sent > 500*time.Millisecond {
+		t.Errorf("the first request is sent after %v", sent)
+	}
+}
+
+// inference-perf#188, vllm#54101, perf_analyzer#312: a client that is itself too late blames the server, or calls what no timer can
+// do better late.
+func TestLateClientsAreDoubtful(t *testing.T) {
+	var turns []turn
+	for i := range 100 {
+		turns = append(turns, turn{"a", "", i, i + 1, 16, 1, nil})
+	}
+	p, err := plan.New(compile(t, turns...), plan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name  string
+		lag   time.Duration // of every tenth request
+		cpu   time.Duration // in 10 s; of all processors
+		late  int64
+		doubt string
+	}{
+		{"a tenth of a timer's grain", 900 * time.Microsecond, 0, 0, ""},
+		{"late, but not by much", 4 * time.Millisecond, 0, 10, ""},
+		{"late", 6 * time.Millisecond, 0, 10, "the client, not the server, limited it: 1% of requests were sent more than 6.0 ms after they were due"},
+		{"busy", 0, 9 * time.Second, 0, "the client used 90% of its processors"},
+	} {
+		r := replay.Result{Plan: p, Gaps: new(report.Gaps), End: 10 * time.Second, CPU: test.cpu * time.Duration(runtime.GOMAXPROCS(0))}
+		for i := range 100 {
+			due := time.Duration(i) * time.Millisecond
+			row := replay.Row{Planned: due, Ready: due, Due: due, Connected: due, Request: report.Request{Turn: int32(i), Worker: -1, Status: report.Completed,
+				Arrival: due, Admitted: report.None, FirstToken: due + time.Second, End: due + time.Second, Input: 16, Output: 1, Hit: trace.Unknown, Computed: trace.Unknown}}
+			if i%10 == 0 {
+				row.Arrival += test.lag
+			}
+			r.Rows = append(r.Rows, row)
+		}
+		l := r.Report(replay.About{}).Replay
+		if got := strings.Join(l.Doubts, "; "); got != test.doubt || l.Late != test.late {
+			t.Errorf("%s: %d late, doubts %q; want %d and %q", test.name, l.Late, got, test.late, test.doubt)
+		}
+	}
+}
