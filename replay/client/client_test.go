@@ -189,17 +189,26 @@ func TestUnaskedCompression(t *testing.T) {
 
 // dynamo#13088: requests that hang for ever, without an error.
 func TestSilentStreamsAreGivenUp(t *testing.T) {
-	for name, first := range map[string]bool{"before the first byte": true, "after a token": false} {
+	const limit = 200 * time.Millisecond
+	for name, test := range map[string]struct {
+		tokens int // before the silence, a quarter of the limit apart
+		o      client.Options
+	}{
+		"before the first byte": {0, client.Options{FirstTimeout: limit}},
+		"after a token":         {1, client.Options{IdleTimeout: limit}},
+		"after many":            {8, client.Options{IdleTimeout: limit}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, q *http.Request) {
-				if !first {
+				for range test.tokens {
 					stream(w, text)
+					time.Sleep(limit / 4)
 				}
 				<-q.Context().Done()
 			})
-			c := newClient(t, client.Options{URLs: []string{s.URL}, IdleTimeout: 50 * time.Millisecond, FirstTimeout: 50 * time.Millisecond})
-			if a := ask(t, c); a.Err == nil || a.Err.Kind != client.FailIdle {
-				t.Errorf("failure %v, want an idle timeout", a.Err)
+			test.o.URLs = []string{s.URL}
+			if a := ask(t, newClient(t, test.o)); a.Err == nil || a.Err.Kind != client.FailIdle || int(a.Events) != test.tokens {
+				t.Errorf("failure %v after %d tokens, want an idle timeout after %d", a.Err, a.Events, test.tokens)
 			}
 		})
 	}
