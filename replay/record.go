@@ -50,6 +50,7 @@ type Line struct {
 	Connections  int    `json:"connections,omitempty"`
 	Reused       bool   `json:"connection_reused,omitempty"`
 	Held         bool   `json:"held,omitempty"`
+	Cancelled    bool   `json:"cancelled,omitempty"`
 }
 
 // NewLine returns an outcome's line.
@@ -63,7 +64,7 @@ func NewLine(o *Outcome, w *trace.Workload, c *client.Client) *Line {
 		LagNs: int64(o.Lag()), SlipNs: int64(o.Slip()), RecordedInput: call.Input, RecordedOutput: call.Output,
 		InputTokens: tokens(a.Prompt), CachedTokens: tokens(a.Cached), OutputTokens: tokens(a.Completion), ReasoningTokens: tokens(a.Reasoning),
 		Events: a.Events, Status: a.Status, FinishReason: a.Finish, RetryAfter: a.RetryAfter, Retries: o.Retries,
-		Connections: a.Connections, Reused: a.Reused, Held: o.Held}
+		Connections: a.Connections, Reused: a.Reused, Held: o.Held, Cancelled: a.Cancelled}
 	if a.Err != nil {
 		l.ErrorKind, l.Error = string(a.Err.Kind), a.Err.Text
 	}

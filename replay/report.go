@@ -214,8 +214,11 @@ func failureNames(list []report.Failure) string {
 func (r *Result) warnings() []string {
 	var w []string
 	add := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
-	if r.streamed+r.whole > r.outputs.requests {
-		add("%d answers do not tell their output tokens: events of the stream are counted instead", r.streamed+r.whole-r.outputs.requests)
+	if n := r.streamed + r.whole - r.cancelled - r.outputs.requests; n > 0 {
+		add("%d answers do not tell their output tokens: events of the stream are counted instead", n)
+	}
+	if r.cancelled > 0 {
+		add("%d requests were cancelled by the client, as in the recording: they count as completed, with the tokens that came", r.cancelled)
 	}
 	if p := r.perEvent(); p > maxPerEvent {
 		add("events hold %.2f tokens each: gaps between tokens are not known, only their mean (TPOT)", p)

@@ -18,7 +18,8 @@ type Row struct {
 	report.Request
 	// Planned is trace.NoTime without a plan; Ready and Due as in plan.Send.
 	Planned, Ready, Due, Connected time.Duration
-	Held                           bool
+	// Held tells that it waited for others to end, Cancelled that the client cancelled it as recorded.
+	Held, Cancelled bool
 }
 
 // Result is what a replay measured.
@@ -46,6 +47,7 @@ type Result struct {
 	events, tokens   int64
 	streamed, whole  int64
 	resent, retries  int64
+	cancelled        int64
 	first            *Row // the earliest that was sent
 	tooManyHits      int64
 }
@@ -86,7 +88,7 @@ func newResult(p *plan.Plan, servers int, window report.Window) *Result {
 func (r *Result) add(o *Outcome) {
 	a := o.Answer
 	c := &r.Plan.Workload.Calls[o.Call]
-	row := Row{Planned: o.Planned, Ready: o.Ready, Due: o.Due, Connected: a.Connected, Held: o.Held,
+	row := Row{Planned: o.Planned, Ready: o.Ready, Due: o.Due, Connected: a.Connected, Held: o.Held, Cancelled: a.Cancelled,
 		Request: report.Request{Turn: o.Call, Program: c.Program, Copy: o.Copy, Session: c.Session, Worker: -1,
 			Status: status(a), Retries: uint8(min(o.Retries, 255)), Arrival: a.Sent, Admitted: report.None,
 			FirstToken: a.FirstToken, End: a.LastToken, Input: c.Input, Output: a.Output(), Hit: a.Cached, Computed: trace.Unknown}}
@@ -124,6 +126,9 @@ func (r *Result) add(o *Outcome) {
 
 // complete counts an answer that is whole.
 func (r *Result) complete(a *client.Answer, c *trace.Call) {
+	if a.Cancelled { // before the server told what it counted
+		r.cancelled++
+	}
 	r.prompts.add(c.Input, a.Prompt)
 	r.outputs.add(max(c.Output, 1), a.Completion)
 	if a.Whole {

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsim/agentsim/replay/client"
 	"github.com/agentsim/agentsim/replay/plan"
 	"github.com/agentsim/agentsim/replay/prompts"
+	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 	"github.com/agentsim/agentsim/trace/wire"
 )
@@ -36,6 +37,9 @@ type Options struct {
 	LiveOutputs bool
 	// ForceOutputs asks for the very token ids that later prompts contain.
 	ForceOutputs bool
+	// Hints sends the hints that the trace has for the router. Cancel closes the connections of calls that the recorded client
+	// cancelled: after the recorded tokens, or after the recorded time where there were none.
+	Hints, Cancel bool
 	// MaxInFlight, where positive, holds requests back while so many are under way. What is held counts as client lag.
 	MaxInFlight int
 	// Duration, where positive, is how long requests are sent. Grace is how long those under way may still take when
@@ -196,13 +200,29 @@ func (r *runner) start(s plan.Send) {
 	go func() {
 		q := client.Request{Server: o.Server, ID: o.ID, Session: o.Session, Model: o.Model,
 			Prompt: r.Prompts.Prompt(s.Call, s.Copy), MaxTokens: c.Output}
-		if r.ForceOutputs {
+		switch {
+		case r.Cancel && c.Turn.Status == trace.Cancelled && (c.Output > 0 || c.Turn.End > c.Turn.Start):
+			q.Cancel, q.CancelAfter = true, c.Turn.End-c.Turn.Start
+		case r.ForceOutputs:
 			q.Force = r.Prompts.Output(s.Call, s.Copy)
+		}
+		if r.Hints {
+			q.Hints = hintsOf(c.Turn)
 		}
 		o.Answer = r.Client.Do(r.requests, &q)
 		o.Retries = q.Retries
 		r.ended <- o
 	}()
+}
+
+// hintsOf are the hints of a turn as Dynamo takes them; nil for none.
+func hintsOf(t *trace.Turn) *wire.AgentHints {
+	h := wire.AgentHints{Priority: t.Hints.Priority, StrictPriority: t.Hints.StrictPriority, OSL: uint32(max(0, t.Hints.OSL)),
+		SpeculativePrefill: t.Hints.SpeculativePrefill}
+	if h == (wire.AgentHints{}) {
+		return nil
+	}
+	return &h
 }
 
 // copyName sets the ids of repetitions apart, or a server would take them for one session.

@@ -36,6 +36,9 @@ func (r *Result) Dated(rows []Row, records iter.Seq[*trace.Record], start int64)
 			}
 			x := rec.Request.Agentsim
 			x.PlannedNs, x.ReadyNs, x.DueNs = nanoseconds(row.Planned), nanoseconds(row.Ready), nanoseconds(row.Due)
+			if row.Cancelled {
+				rec.Request.FinishReason = &trace.FinishReason{Backend: trace.Cancelled}
+			}
 			if !yield(rec) {
 				return
 			}

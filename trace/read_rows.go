@@ -194,7 +194,7 @@ func (p *rowParser) request(rec *Record) error {
 func finishStatus(backend string) string {
 	switch {
 	case backend == "cancelled":
-		return "cancelled"
+		return Cancelled
 	case strings.HasPrefix(backend, "error"):
 		return "error"
 	}

@@ -100,7 +100,7 @@ type Turn struct {
 	Hints Hints
 	// Inferred lists the fields that the reader or Link filled by rule.
 	Inferred Fields
-	// Status is how the recorded call ended: "" or "ok" for completed, else "cancelled", "error".
+	// Status is how the recorded call ended: "" or "ok" for completed, else Cancelled or "error".
 	Status string
 	// ToolCalls are the names of the tools that the call asked for, in order.
 	ToolCalls []ToolCall
@@ -118,6 +118,9 @@ type Turn struct {
 
 	call int32 // index into Workload.Calls, the same in every workload compiled from the capture
 }
+
+// Cancelled is the Status of a call whose client went away before its answer was over: Output counts the tokens until then.
+const Cancelled = "cancelled"
 
 // Wait is a dependency that a source states by request id.
 type Wait struct {

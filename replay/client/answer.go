@@ -40,8 +40,9 @@ type Answer struct {
 	// because the server had closed an idle connection.
 	Reused      bool
 	Connections int
-	// Whole tells that the server answered in one piece though a stream was asked for.
-	Whole bool
+	// Whole tells that the server answered in one piece though a stream was asked for, Cancelled that the client closed the
+	// connection before the answer was over, as it was asked to.
+	Whole, Cancelled bool
 }
 
 func newAnswer() *Answer {
@@ -103,7 +104,10 @@ type Failure struct {
 
 func (f *Failure) Error() string { return string(f.Kind) + ": " + f.Text }
 
-var errIdle = errors.New("no byte for longer than the idle timeout")
+var (
+	errIdle      = errors.New("no byte for longer than the idle timeout")
+	errCancelled = errors.New("cancelled as asked")
+)
 
 // fail notes a failure, if it is the first.
 func (a *Answer) fail(kind Kind, format string, args ...any) {
@@ -115,6 +119,8 @@ func (a *Answer) fail(kind Kind, format string, args ...any) {
 // failRead notes why reading failed, kind unless the context ended it.
 func (a *Answer) failRead(ctx context.Context, err error, kind Kind) {
 	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errCancelled):
+		a.Cancelled = true
 	case errors.Is(cause, errIdle):
 		a.fail(FailIdle, "%v", errIdle)
 	case ctx.Err() != nil:

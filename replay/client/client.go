@@ -178,6 +178,9 @@ func (c *Client) once(ctx context.Context, r *Request, dropped uint32, a *Answer
 	defer cancel(nil)
 	limit := newLimit(cancel, c.options.FirstTimeout, c.options.IdleTimeout)
 	defer limit.stop()
+	if r.Cancel && r.MaxTokens == 0 {
+		defer time.AfterFunc(r.CancelAfter, func() { cancel(errCancelled) }).Stop()
+	}
 	conn := &connection{now: c.Now, connected: None, wrote: None, firstByte: None}
 	defer conn.copy(a)
 	req, err := c.request(conn.trace(ctx), r, dropped)
@@ -203,6 +206,9 @@ func (c *Client) once(ctx context.Context, r *Request, dropped uint32, a *Answer
 		return
 	}
 	read := &streamReader{answer: a, now: c.Now, limit: limit}
+	if r.Cancel {
+		read.cancelAt = r.MaxTokens
+	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		read.whole(ctx, body)
 	} else {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/agentsim/agentsim/replay/prompts"
 	"github.com/agentsim/agentsim/trace/wire"
@@ -24,6 +25,12 @@ type Request struct {
 	MaxTokens int32
 	// Force are the token ids that the answer is to have, nil for any.
 	Force []uint32
+	// Hints are for the server's router; nil for none.
+	Hints *wire.AgentHints
+	// Cancel closes the connection once MaxTokens tokens have come or, where MaxTokens is 0, after CancelAfter. A few tokens
+	// more are asked for, so that the answer is not over by then.
+	Cancel      bool
+	CancelAfter time.Duration
 	// Retries counts attempts that a server refused because of a field which is now left out.
 	Retries int
 }
@@ -42,8 +49,12 @@ const (
 	fieldStreamOptions
 	fieldTokenIDs
 	fieldForce
+	fieldHints
 	fieldMaxTokens
 )
+
+// cancelledTokens are asked for beyond those after which a request is cancelled.
+const cancelledTokens = 64
 
 var optionals = [...]optional{
 	fieldMinTokens:     {"min_tokens", []string{"min_tokens"}},
@@ -51,6 +62,7 @@ var optionals = [...]optional{
 	fieldStreamOptions: {"stream_options", []string{"stream_options", "include_usage"}},
 	fieldTokenIDs:      {"return_token_ids", []string{"return_token_ids"}},
 	fieldForce:         {"trace_decode_token_ids", []string{"trace_decode_token_ids"}},
+	fieldHints:         {"nvext.agent_hints", []string{"nvext", "agent_hints"}},
 	fieldMaxTokens:     {"max_tokens", []string{"max_completion_tokens"}}, // the name to use instead
 }
 
@@ -130,6 +142,9 @@ func (c *Client) request(ctx context.Context, r *Request, dropped uint32) (*http
 // body returns what stands before and after the prompt.
 func (c *Client) body(r *Request, dropped uint32) (head, tail []byte, err error) {
 	tokens := int64(max(r.MaxTokens, 1))
+	if r.Cancel {
+		tokens = int64(r.MaxTokens) + cancelledTokens
+	}
 	with := func(bit int) bool { return dropped&(1<<bit) == 0 }
 	q := wire.Request{Model: r.Model, Stream: true}
 	if with(fieldMaxTokens) {
@@ -147,6 +162,9 @@ func (c *Client) body(r *Request, dropped uint32) (head, tail []byte, err error)
 	q.ReturnTokenIDs = with(fieldTokenIDs) && c.options.TokenIDs
 	if with(fieldForce) {
 		q.ForceTokens = r.Force
+	}
+	if with(fieldHints) && r.Hints != nil {
+		q.Nvext = &wire.Nvext{AgentHints: r.Hints}
 	}
 	if c.options.Endpoint == Completions {
 		return q.Around("prompt")

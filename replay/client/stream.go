@@ -59,6 +59,8 @@ type streamReader struct {
 	chunk  wire.Chunk
 	usage  wire.Usage
 	done   bool // the server said that the answer is whole
+	// cancelAt, where positive, is after how many events with tokens nothing more is read.
+	cancelAt int32
 }
 
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
@@ -80,6 +82,10 @@ func (s *streamReader) stream(ctx context.Context, body io.Reader) {
 		}
 		for e, ok := events.Next(); ok; e, ok = events.Next() {
 			s.event(e, at)
+			if s.cancelAt > 0 && s.answer.Events == s.cancelAt && s.answer.Err == nil {
+				s.answer.Cancelled = true
+				return
+			}
 		}
 		if events.Err() != nil {
 			s.answer.fail(FailParse, "%v", events.Err())
@@ -90,7 +96,7 @@ func (s *streamReader) stream(ctx context.Context, body io.Reader) {
 	switch {
 	case s.answer.Err != nil:
 	case err != io.EOF && !s.done:
-		s.answer.failRead(ctx, err, FailCut)
+		s.answer.failRead(ctx, err, FailCut) // or the client did it, as asked
 	case !s.done && s.answer.Finish == "":
 		s.answer.fail(FailCut, "the stream ended after %d events without a finish reason or [DONE]", s.answer.Events)
 	case s.empty():

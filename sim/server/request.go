@@ -196,7 +196,8 @@ func (s *Server) identify(j *job, h http.Header, number int64) {
 	}
 	if x := j.body.Nvext; x != nil && x.AgentHints != nil {
 		a := x.AgentHints
-		q.Hints = trace.Hints{Priority: a.Priority, StrictPriority: a.StrictPriority, OSL: int32(min(a.OSL, math.MaxInt32))}
+		q.Hints = trace.Hints{Priority: a.Priority, StrictPriority: a.StrictPriority, OSL: int32(min(a.OSL, math.MaxInt32)),
+			SpeculativePrefill: a.SpeculativePrefill}
 	}
 	if n, err := strconv.ParseInt(h.Get("X-Dynamo-Request-Priority"), 10, 32); err == nil {
 		q.Hints.Priority = int32(n)

@@ -67,9 +67,10 @@ type Nvext struct {
 
 // AgentHints are what an agent tells the router. OSL is the expected output in tokens.
 type AgentHints struct {
-	Priority       int32  `json:"priority,omitempty"`
-	StrictPriority uint32 `json:"strict_priority,omitempty"`
-	OSL            uint32 `json:"osl,omitempty"`
+	Priority           int32  `json:"priority,omitempty"`
+	StrictPriority     uint32 `json:"strict_priority,omitempty"`
+	OSL                uint32 `json:"osl,omitempty"`
+	SpeculativePrefill bool   `json:"speculative_prefill,omitempty"`
 }
 
 // ParseRequest reads a request body. Unknown keys are ignored.

@@ -33,6 +33,8 @@ type replayCommand struct {
 	model        string
 	live         bool
 	force        bool // outputs
+	hints        bool
+	cancel       bool
 	inFlight     int
 	duration     time.Duration
 	grace        time.Duration
@@ -91,6 +93,8 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	r.prompts.add(cmd)
 	f.BoolVar(&r.live, "live-outputs", false, "splice generated token ids into the later prompts that contain them")
 	f.BoolVar(&r.force, "force-outputs", false, "make the server generate the very tokens that later prompts contain (vLLM --enable-trace-replay)")
+	f.BoolVar(&r.hints, "agent-hints", false, "send the hints of the trace as Dynamo's nvext.agent_hints")
+	f.BoolVar(&r.cancel, "cancellations", true, "cancel the calls that the recorded client cancelled, after as many tokens")
 	f.BoolVar(&r.client.OpenEnded, "open-ended", false, "send neither min_tokens nor ignore_eos: answers may be shorter")
 
 	t := &r.timing
@@ -306,7 +310,7 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 	progress := new(replay.Progress)
 	stop := showReplay(g, progress, p)
 	begun := time.Now().UnixMilli()
-	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force,
+	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force, Hints: r.hints, Cancel: r.cancel,
 		MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
 		Progress: progress, Window: r.measured(), Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
 	stop()

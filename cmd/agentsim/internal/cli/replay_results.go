@@ -45,8 +45,10 @@ func (r *replayCommand) config(p *plan.Plan, c *client.Client) json.RawMessage {
 		LiveOutputs bool     `json:"live_outputs,omitempty"`
 		Forced      bool     `json:"force_outputs,omitempty"`
 		OpenEnded   bool     `json:"open_ended,omitempty"`
+		Hints       bool     `json:"agent_hints,omitempty"`
+		Cancel      bool     `json:"cancellations,omitempty"`
 	}{urls, r.model, r.client.Endpoint, r.prompts.kind, o.Timing, o.Speed, span(o.MaxGap), span(o.From), span(o.To), r.timing.sessions,
-		o.Loop, o.Concurrency, r.inFlight, r.live, r.force, r.client.OpenEnded})
+		o.Loop, o.Concurrency, r.inFlight, r.live, r.force, r.client.OpenEnded, r.hints, r.cancel})
 	if err != nil {
 		return nil // cannot be: it is plain values
 	}
