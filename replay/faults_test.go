@@ -128,7 +128,7 @@ func TestEveryKindOfEndIsCounted(t *testing.T) {
 		}
 		return true
 	}
-	result, outcomes := run(t, compile(t, chain("a", 5, 5)...), f, func(s *setup) { s.client.Fresh = true })
+	result, outcomes := run(t, compile(t, chain("a", 5, 5)...), f, func(s *setup) { s.client.Connections = client.Fresh })
 	want := []string{"a-1 status", "a-2 connection", "a-3 cut off", "a-4 unreadable", "a-5 ok"}
 	if got := answered(outcomes); !slices.Equal(got, want) {
 		t.Errorf("ends are %q, want %q", got, want)

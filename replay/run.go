@@ -8,6 +8,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,8 @@ type Options struct {
 	// Hints sends the hints that the trace has for the router. Cancel closes the connections of calls that the recorded client
 	// cancelled: after the recorded tokens, or after the recorded time where there were none.
 	Hints, Cancel bool
+	// Precise spins for the last moment before a request is due.
+	Precise bool
 	// MaxInFlight, where positive, holds requests back while so many are under way. What is held counts as client lag.
 	MaxInFlight int
 	// Duration, where positive, is how long requests are sent. Grace is how long those under way may still take when
@@ -135,13 +138,33 @@ func (r *runner) send(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for r.schedule.Left > 0 && !r.stopped(ctx) {
-		timer.Reset(r.sendDue())
+		wait := r.sendDue()
+		if r.Precise {
+			if wait -= spin; wait <= 0 {
+				r.yield()
+				continue
+			}
+		}
+		timer.Reset(wait)
 		select {
 		case <-timer.C:
 		case o := <-r.ended:
 			r.end(o)
 		case <-ctx.Done():
 		}
+	}
+}
+
+// spin is how much too late a timer may be.
+const spin = time.Millisecond
+
+// yield lets others run, and takes an outcome if there is one.
+func (r *runner) yield() {
+	select {
+	case o := <-r.ended:
+		r.end(o)
+	default:
+		runtime.Gosched()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentsim/agentsim/replay"
+	"github.com/agentsim/agentsim/replay/client"
 	"github.com/agentsim/agentsim/replay/plan"
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
@@ -158,5 +160,56 @@ func TestLateClientsAreDoubtful(t *testing.T) {
 		if got := strings.Join(l.Doubts, "; "); got != test.doubt || l.Late != test.late {
 			t.Errorf("%s: %d late, doubts %q; want %d and %q", test.name, l.Late, got, test.late, test.doubt)
 		}
+	}
+}
+
+// How requests share connections, told by the number of connections that six requests make, one after the other in two sessions.
+func TestConnectionsOfRequests(t *testing.T) {
+	var turns []turn
+	for i := range 3 {
+		turns = append(turns, turn{"a", "", i * 40, i*40 + 1, 16, 1, nil}, turn{"b", "", i*40 + 20, i*40 + 21, 16, 1, nil})
+	}
+	for kind, want := range map[string]int64{client.Pooled: 1, client.Fresh: 6, client.PerSession: 2} {
+		f := newFake(t)
+		made := connections(f)
+		if result, _ := run(t, compile(t, turns...), f, func(s *setup) { s.client.Connections = kind }); made.Load() != want || result.Failed > 0 {
+			t.Errorf("%s: %d connections, %d requests failed; want %d and none", kind, made.Load(), result.Failed, want)
+		}
+	}
+}
+
+func TestHTTP2(t *testing.T) {
+	for _, two := range []bool{true, false} {
+		f := newFake(t)
+		versions := map[int]int{}
+		f.Hook = func(_ int, _ http.ResponseWriter, q *http.Request, _ *wire.Request) bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			versions[q.ProtoMajor]++
+			return false
+		}
+		s := httptest.NewUnstartedServer(f)
+		s.Config.Protocols = new(http.Protocols)
+		s.Config.Protocols.SetHTTP1(true)
+		s.Config.Protocols.SetUnencryptedHTTP2(true)
+		s.Start()
+		result, _ := run(t, family(t), &fake{Server: s}, func(s *setup) { s.client.HTTP2 = two })
+		s.Close()
+		if want := map[bool]int{true: 2, false: 1}[two]; versions[want] != 4 || result.Failed > 0 {
+			t.Errorf("HTTP/2 %v: requests by version %v, %d failed", two, versions, result.Failed)
+		}
+	}
+}
+
+// Spinning sends nothing early, and reads what has ended meanwhile.
+func TestPreciseTiming(t *testing.T) {
+	_, outcomes := run(t, compile(t, chain("a", 50, 5)...), newFake(t), func(s *setup) { s.options.Precise = true })
+	for _, o := range outcomes {
+		if o.Answer.Sent < o.Due || o.Answer.Err != nil {
+			t.Errorf("%s is due at %v, sent at %v: %v", o.ID, o.Due, o.Answer.Sent, o.Answer.Err)
+		}
+	}
+	if len(outcomes) != 50 {
+		t.Errorf("%d outcomes of 50", len(outcomes))
 	}
 }

@@ -2,8 +2,8 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +29,13 @@ const (
 	Chat        = "chat"
 )
 
+// How requests share connections.
+const (
+	Pooled     = "pooled"      // any that is idle
+	Fresh      = "fresh"       // none: each request opens its own
+	PerSession = "per-session" // those of its session only, as of clients that live as long as one
+)
+
 // Options adjust a Client.
 type Options struct {
 	// URLs are the servers, with or without a path such as /v1.
@@ -42,8 +49,11 @@ type Options struct {
 	// IdleTimeout is how long a stream may be silent, its first byte apart: that may take as long as it likes unless
 	// FirstTimeout, where positive, bounds it. 0 is 5 minutes.
 	IdleTimeout, FirstTimeout time.Duration
-	// Fresh opens a connection for each request.
-	Fresh bool
+	// Connections is Pooled, Fresh or PerSession; "" is Pooled.
+	Connections string
+	// HTTP2 speaks HTTP/2, over TLS or, for http URLs, without asking first (h2c). One slow reader of a connection then stalls
+	// all streams on it.
+	HTTP2 bool
 	// OpenEnded sends neither min_tokens nor ignore_eos, for hosted servers.
 	OpenEnded bool
 	// TokenIDs asks for the ids of generated tokens.
@@ -68,21 +78,25 @@ type Client struct {
 	bases     []string
 	transport *http.Transport
 	start     time.Time
+	// sessions are the transports of sessions, where these share no connections.
+	mu       sync.Mutex
+	sessions map[string]*http.Transport
 	// dropped are the fields that a server refused, as bits.
 	dropped atomic.Uint32
 }
 
 // New returns a client. Errors name the URL or option that is wrong.
 func New(o Options) (*Client, error) {
-	c := &Client{options: o, start: time.Now()}
-	if o.Endpoint == "" {
-		c.options.Endpoint = Completions
-	}
+	o.Endpoint, o.Connections = cmp.Or(o.Endpoint, Completions), cmp.Or(o.Connections, Pooled)
+	c := &Client{options: o, start: time.Now(), sessions: map[string]*http.Transport{}}
 	if c.options.IdleTimeout == 0 {
 		c.options.IdleTimeout = defaultIdle
 	}
-	if c.options.Endpoint != Completions && c.options.Endpoint != Chat {
+	if o.Endpoint != Completions && o.Endpoint != Chat {
 		return nil, fmt.Errorf("endpoint %q: want %s or %s", o.Endpoint, Completions, Chat)
+	}
+	if o.Connections != Pooled && o.Connections != Fresh && o.Connections != PerSession {
+		return nil, fmt.Errorf("connections %q: want %s, %s or %s", o.Connections, Pooled, Fresh, PerSession)
 	}
 	if len(o.URLs) == 0 {
 		return nil, errors.New("no server: name its URL, such as http://127.0.0.1:8000")
@@ -94,20 +108,52 @@ func New(o Options) (*Client, error) {
 		}
 		c.bases = append(c.bases, base)
 	}
+	c.transport = newTransport(&o)
+	return c, nil
+}
+
+func newTransport(o *Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
-	c.transport = &http.Transport{
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!o.HTTP2)
+	protocols.SetHTTP2(o.HTTP2)
+	protocols.SetUnencryptedHTTP2(o.HTTP2)
+	return &http.Transport{
 		DialContext:         dialer.DialContext,
 		MaxIdleConns:        0,
 		MaxIdleConnsPerHost: 1 << 16,
 		IdleConnTimeout:     keepAlive,
 		DisableCompression:  true,
-		DisableKeepAlives:   o.Fresh,
+		DisableKeepAlives:   o.Connections == Fresh,
 		WriteBufferSize:     64 << 10,
 		ReadBufferSize:      16 << 10,
-		// One slow reader of an HTTP/2 connection stalls all its streams.
-		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+		Protocols:           protocols,
 	}
-	return c, nil
+}
+
+// transportOf returns the transport of a request.
+func (c *Client) transportOf(r *Request) *http.Transport {
+	if c.options.Connections != PerSession || r.Session.ID == "" {
+		return c.transport
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.sessions[r.Session.ID]
+	if t == nil {
+		t = newTransport(&c.options)
+		c.sessions[r.Session.ID] = t
+	}
+	return t
+}
+
+// sessionEnds closes the connections of a session after its last request.
+func (c *Client) sessionEnds(r *Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.sessions[r.Session.ID]; t != nil && r.Session.Final {
+		t.CloseIdleConnections()
+		delete(c.sessions, r.Session.ID)
+	}
 }
 
 // parseURL returns the base of a server's paths, without a trailing /v1.
@@ -137,10 +183,18 @@ func (c *Client) Start() { c.start = time.Now() }
 func (c *Client) Now() time.Duration { return time.Since(c.start) }
 
 // Close closes connections that are not in use.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.sessions {
+		t.CloseIdleConnections()
+	}
+}
 
 // Do sends a request and reads its answer to the end. It always returns an answer; ctx cuts it off.
 func (c *Client) Do(ctx context.Context, r *Request) *Answer {
+	defer c.sessionEnds(r)
 	sent := c.Now()
 	for again := 0; ; r.Retries++ {
 		a := newAnswer()
@@ -188,7 +242,7 @@ func (c *Client) once(ctx context.Context, r *Request, dropped uint32, a *Answer
 		a.fail(FailConnect, "making the request: %v", err)
 		return
 	}
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := c.transportOf(r).RoundTrip(req)
 	if err != nil {
 		a.failRead(ctx, err, FailConnect)
 		return

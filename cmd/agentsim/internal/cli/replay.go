@@ -35,6 +35,7 @@ type replayCommand struct {
 	force        bool // outputs
 	hints        bool
 	cancel       bool
+	precise      bool
 	inFlight     int
 	duration     time.Duration
 	grace        time.Duration
@@ -116,7 +117,9 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	f.IntVar(&r.client.Retries, "retries", 0, "send requests that get status 429 or 503 so often again, when Retry-After says")
 	f.DurationVar(&r.client.IdleTimeout, "idle-timeout", 5*time.Minute, "give a stream up that is silent for so long")
 	f.DurationVar(&r.client.FirstTimeout, "first-timeout", 0, "give a request up whose answer does not begin (default: no limit)")
-	f.BoolVar(&r.client.Fresh, "fresh-connections", false, "open a connection for each request")
+	f.StringVar(&r.client.Connections, "conn", client.Pooled, "how requests share connections: pooled, fresh (one each) or per-session")
+	f.BoolVar(&r.client.HTTP2, "http2", false, "speak HTTP/2, without TLS too (h2c)")
+	f.BoolVar(&r.precise, "precise", false, "spin for the last millisecond before a request is due: less lag, one busy processor")
 	f.StringVar(&r.client.SessionHeader, "session-header", "", "`NAME` of the header with the session's id, or none (default: Dynamo's three)")
 	f.StringVar(&r.keyFile, "api-key-file", "", "`FILE` with the API key (default: the variable AGENTSIM_API_KEY)")
 	f.IntVar(&r.warmup, "warmup", 2, "requests to each server before anything is measured")
@@ -311,7 +314,7 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 	stop := showReplay(g, progress, p)
 	begun := time.Now().UnixMilli()
 	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force, Hints: r.hints, Cancel: r.cancel,
-		MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
+		Precise: r.precise, MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
 		Progress: progress, Window: r.measured(), Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
 	stop()
 	about := replay.About{Name: "replay", Config: r.config(p, c), Salt: r.prompts.salt, Overhead: overhead, SLO: r.slo}

@@ -47,8 +47,11 @@ func (r *replayCommand) config(p *plan.Plan, c *client.Client) json.RawMessage {
 		OpenEnded   bool     `json:"open_ended,omitempty"`
 		Hints       bool     `json:"agent_hints,omitempty"`
 		Cancel      bool     `json:"cancellations,omitempty"`
+		Connections string   `json:"conn"`
+		HTTP2       bool     `json:"http2,omitempty"`
 	}{urls, r.model, r.client.Endpoint, r.prompts.kind, o.Timing, o.Speed, span(o.MaxGap), span(o.From), span(o.To), r.timing.sessions,
-		o.Loop, o.Concurrency, r.inFlight, r.live, r.force, r.client.OpenEnded, r.hints, r.cancel})
+		o.Loop, o.Concurrency, r.inFlight, r.live, r.force, r.client.OpenEnded, r.hints, r.cancel,
+		r.client.Connections, r.client.HTTP2})
 	if err != nil {
 		return nil // cannot be: it is plain values
 	}

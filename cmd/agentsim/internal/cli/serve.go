@@ -170,6 +170,9 @@ func (s *serve) bind() (net.Listener, error) {
 func (s *serve) serve(ctx context.Context, g *Global, sv *server.Server, plan *sim.Plan, listener net.Listener) error {
 	httpServer := &http.Server{Handler: sv, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: s.keepAlive, MaxHeaderBytes: 64 << 10,
 		ErrorLog: log.New(g.Stderr, "agentsim: ", 0)}
+	httpServer.Protocols = new(http.Protocols)
+	httpServer.Protocols.SetHTTP1(true)
+	httpServer.Protocols.SetUnencryptedHTTP2(true) // for clients that know beforehand
 	clock, stopClock := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopClock()
 	failed := make(chan error, 2)
