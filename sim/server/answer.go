@@ -19,16 +19,16 @@ func (s *Server) answer(dialect wire.Dialect) http.HandlerFunc {
 		arrived, number := s.clock.now(), s.serial.Add(1)
 		defer s.present.Add(-1)
 		if s.present.Add(1) > maxRequests {
-			refuse(w, &wire.Error{Status: 429, Message: "too many requests at a time", Type: "TooManyRequests", Code: "429"}, "1")
+			refuse(w, dialect, &wire.Error{Status: 429, Message: "too many requests at a time", Type: "TooManyRequests", Code: "429"}, "1")
 			return
 		}
 		asked, e := faults(r.Header)
 		if e != nil {
-			refuse(w, e, "")
+			refuse(w, dialect, e, "")
 			return
 		}
 		b := behave(number, s.options.Faults, asked)
-		if s.misbehave(w, r, &b) {
+		if s.misbehave(w, r, dialect, &b) {
 			return
 		}
 		control := http.NewResponseController(w)
@@ -36,7 +36,7 @@ func (s *Server) answer(dialect wire.Dialect) http.HandlerFunc {
 		j, e := s.read(r, dialect, arrived, number, b)
 		_ = control.SetReadDeadline(time.Time{})
 		if e != nil {
-			refuse(w, e, "")
+			refuse(w, dialect, e, "")
 			return
 		}
 		s.serve(w, r, j)
@@ -44,13 +44,13 @@ func (s *Server) answer(dialect wire.Dialect) http.HandlerFunc {
 }
 
 // misbehave does what faults ask for before the request is read. It tells whether that was the answer.
-func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, b *behaviour) bool {
+func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, dialect wire.Dialect, b *behaviour) bool {
 	if b.restarts {
 		s.post(func(c *core) { c.restart(time.Duration(float64(b.restart) * s.clock.scale)) })
 		panic(http.ErrAbortHandler)
 	}
 	if s.restarting() {
-		refuse(w, &wire.Error{Status: 503, Message: "the server is starting", Type: "ServiceUnavailable", Code: "503"}, "1")
+		refuse(w, dialect, &wire.Error{Status: 503, Message: "the server is starting", Type: "ServiceUnavailable", Code: "503"}, "1")
 		return true
 	}
 	if b.reset {
@@ -64,7 +64,7 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, b *behaviour)
 	}
 	switch {
 	case b.status != 0:
-		refuse(w, &wire.Error{Status: b.status, Message: "injected fault", Type: http.StatusText(b.status), Code: strconv.Itoa(b.status)}, b.retryAfter)
+		refuse(w, dialect, &wire.Error{Status: b.status, Message: "injected fault", Type: http.StatusText(b.status), Code: strconv.Itoa(b.status)}, b.retryAfter)
 	case b.noAnswer:
 		w.WriteHeader(http.StatusOK)
 	default:
@@ -99,8 +99,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refuse answers with an error.
-func refuse(w http.ResponseWriter, e *wire.Error, retryAfter string) {
+// refuse answers with an error, in the words of a dialect.
+func refuse(w http.ResponseWriter, dialect wire.Dialect, e *wire.Error, retryAfter string) {
 	if retryAfter != "" {
 		w.Header().Set("Retry-After", retryAfter)
 	}
@@ -110,7 +110,14 @@ func refuse(w http.ResponseWriter, e *wire.Error, retryAfter string) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(e.Append(nil))
+	_, _ = w.Write(errorBody(dialect, e))
+}
+
+func errorBody(dialect wire.Dialect, e *wire.Error) []byte {
+	if dialect == wire.Messages {
+		return e.AppendMessages(nil)
+	}
+	return e.Append(nil)
 }
 
 // serve lets the deployment answer a job, and writes the answer.

@@ -60,9 +60,11 @@ type reply struct {
 	prompt     []uint32
 	events     int // that generate
 	finish     string
+	stop       string // the stop string that ended it
 	usage      wire.Usage
 	failure    *wire.Error
-	done       bool
+	done       bool // [DONE] came
+	ended      bool // message_stop came
 	first, end time.Duration
 	err        error // of reading
 }
@@ -142,8 +144,9 @@ func (r *reply) take(c *wire.Chunk) {
 		r.events++
 	}
 	if c.Finish != "" {
-		r.finish = c.Finish
+		r.finish, r.stop = c.Finish, c.Stop
 	}
+	r.ended = r.ended || c.End
 	if c.Err != nil {
 		r.failure = c.Err
 	}

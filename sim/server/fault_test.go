@@ -195,13 +195,11 @@ func FuzzRead(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add([]byte(`{"prompt":[1,2],"max_tokens":3,"seed":1,"priority":-5,"cache_salt":"a","nvext":{"agent_hints":{"osl":9}}}`), false)
-	f.Add([]byte(`{"messages":[{"role":"user","content":"a"}],"tools":[{}],"min_tokens":2}`), true)
-	f.Fuzz(func(t *testing.T, body []byte, chat bool) {
-		dialect := wire.Completions
-		if chat {
-			dialect = wire.Chat
-		}
+	f.Add([]byte(`{"prompt":[1,2],"max_tokens":3,"seed":1,"priority":-5,"cache_salt":"a","nvext":{"agent_hints":{"osl":9}}}`), uint8(wire.Completions))
+	f.Add([]byte(`{"messages":[{"role":"user","content":"a"}],"tools":[{}],"min_tokens":2,"stop":["a","b"]}`), uint8(wire.Chat))
+	f.Add([]byte(`{"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":"a"}],"max_tokens":9,"stop_sequences":["a"]}`), uint8(wire.Messages))
+	f.Fuzz(func(t *testing.T, body []byte, d uint8) {
+		dialect := wire.Dialect(d % 3)
 		r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
 		j, e := s.read(r, dialect, 0, 1, newBehaviour())
 		if (j == nil) == (e == nil) {

@@ -58,10 +58,13 @@ func (s *Server) read(r *http.Request, dialect wire.Dialect, arrived time.Durati
 	j := &job{body: q, behaviour: b}
 	j.Answer = wire.Answer{Dialect: dialect, ID: fmt.Sprintf("cmpl-%016x", hash.Combine(s.plan.Seed, uint64(number))), Model: cmp.Or(q.Model, s.options.Names[0]),
 		Created: s.created + int64(arrived.Seconds()), Stream: q.Stream && !b.plain}
-	if dialect == wire.Chat {
+	switch dialect {
+	case wire.Chat:
 		j.ID = "chat" + j.ID
-		j.output.bare = true
+	case wire.Messages:
+		j.ID = "msg_" + strings.TrimPrefix(j.ID, "cmpl-")
 	}
+	j.output.bare = dialect != wire.Completions
 	var e *wire.Error
 	if j.prompt, e = promptOf(q, dialect); e != nil {
 		return nil, e
@@ -100,10 +103,12 @@ func (s *Server) check(q *wire.Request) *wire.Error {
 
 // promptOf returns the tokens of the prompt.
 func promptOf(q *wire.Request, dialect wire.Dialect) ([]uint32, *wire.Error) {
-	if dialect == wire.Chat {
-		if len(q.Messages) == 0 {
-			return nil, badRequest("messages: want at least one")
-		}
+	switch {
+	case dialect != wire.Completions && len(q.Messages) == 0:
+		return nil, badRequest("messages: want at least one")
+	case dialect == wire.Messages:
+		return appendMessages(nil, q)
+	case dialect == wire.Chat:
 		return appendChat(nil, q), nil
 	}
 	p := q.Prompt
@@ -137,6 +142,8 @@ func (s *Server) size(j *job) *wire.Error {
 	}
 	limit, given := j.body.Limit()
 	switch {
+	case !given && j.Dialect == wire.Messages:
+		return badRequest("max_tokens: field required")
 	case given && limit < 1:
 		return badRequest("max_tokens must be at least 1, got %d.", limit)
 	case given && limit > most-input:
@@ -161,6 +168,14 @@ func (s *Server) size(j *job) *wire.Error {
 		n = max(1, least, min(limit, j.output.length(s.options.OutputTokens)))
 	}
 	j.stream.limited = n == limit
+	stops, e := stopsOf(j.body)
+	if e != nil {
+		return e
+	}
+	if len(stops) > 0 {
+		n = int64(j.output.stopAt(stops, int(least), int(n)))
+		j.stream.limited = j.stream.limited && j.output.stop == ""
+	}
 	if j.behaviour.output >= 0 {
 		n = min(int64(j.behaviour.output), most-input)
 	}

@@ -13,35 +13,72 @@ import (
 func respond(w http.ResponseWriter, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		refuse(w, &wire.Error{Status: 500, Message: err.Error(), Type: "InternalServerError", Code: "500"}, "")
+		refuse(w, wire.Completions, &wire.Error{Status: 500, Message: err.Error(), Type: "InternalServerError", Code: "500"}, "")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(text)
 }
 
+// readJSON reads the body of a request, and tells whether it could. If not the request is answered.
+func readJSON(w http.ResponseWriter, r *http.Request, read func(text []byte) error) bool {
+	text, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = read(text)
+	}
+	if err != nil {
+		refuse(w, wire.Completions, badRequest("reading the request: %v", err), "")
+	}
+	return err == nil
+}
+
+// countTokens reads the prompt or the chat of a request and returns its tokens; false when the request is answered.
+func countTokens(w http.ResponseWriter, r *http.Request, dialect func(*wire.Request) wire.Dialect) ([]uint32, bool) {
+	var q *wire.Request
+	if !readJSON(w, r, func(text []byte) (err error) { q, err = wire.ParseRequest(text); return err }) {
+		return nil, false
+	}
+	tokens, e := promptOf(q, dialect(q))
+	if e != nil {
+		refuse(w, dialect(q), e, "")
+	}
+	return tokens, e == nil
+}
+
 // tokenize answers with the tokens of a prompt or of a chat (vLLM's /tokenize).
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(r.Body)
+	tokens, ok := countTokens(w, r, func(q *wire.Request) wire.Dialect {
+		if len(q.Messages) > 0 {
+			return wire.Chat
+		}
+		return wire.Completions
+	})
+	if ok {
+		respond(w, map[string]any{"count": len(tokens), "max_model_len": s.plan.MaxModelLen, "tokens": tokens, "token_strs": nil})
+	}
+}
+
+// countMessages answers with the number of tokens of messages (Anthropic's /v1/messages/count_tokens).
+func (s *Server) countMessages(w http.ResponseWriter, r *http.Request) {
+	if tokens, ok := countTokens(w, r, func(*wire.Request) wire.Dialect { return wire.Messages }); ok {
+		respond(w, map[string]int{"input_tokens": len(tokens)})
+	}
+}
+
+// detokenize answers with a text that has the given tokens (vLLM's /detokenize).
+func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Tokens []uint32 `json:"tokens"`
+	}
+	if !readJSON(w, r, func(text []byte) error { return json.Unmarshal(text, &q) }) {
+		return
+	}
+	prompt, err := textOf(q.Tokens)
 	if err != nil {
-		refuse(w, badRequest("reading the request: %v", err), "")
+		refuse(w, wire.Completions, badRequest("tokens: %v", err), "")
 		return
 	}
-	q, err := wire.ParseRequest(text)
-	if err != nil {
-		refuse(w, badRequest("%v", err), "")
-		return
-	}
-	dialect := wire.Completions
-	if len(q.Messages) > 0 {
-		dialect = wire.Chat
-	}
-	tokens, e := promptOf(q, dialect)
-	if e != nil {
-		refuse(w, e, "")
-		return
-	}
-	respond(w, map[string]any{"count": len(tokens), "max_model_len": s.plan.MaxModelLen, "tokens": tokens, "token_strs": nil})
+	respond(w, map[string]string{"prompt": prompt})
 }
 
 // model is an entry of /v1/models.

@@ -1,6 +1,10 @@
 package server
 
 import (
+	"fmt"
+	"strings"
+	"sync"
+
 	"github.com/zeebo/xxh3"
 
 	"github.com/agentsim/agentsim/trace/wire"
@@ -100,6 +104,20 @@ func appendChat(ids []uint32, r *wire.Request) []uint32 {
 	return append(appendTokens(append(ids, tokenStart), "assistant"), tokenContent)
 }
 
+// appendMessages appends the tokens of a chat in Anthropic's form, whose system prompt stands beside the messages.
+func appendMessages(ids []uint32, r *wire.Request) ([]uint32, *wire.Error) {
+	if len(r.System) == 0 {
+		return appendChat(ids, r), nil
+	}
+	system := wire.Message{Role: "system"}
+	if err := system.Content.UnmarshalJSON(r.System); err != nil {
+		return nil, badRequest("system: %v", err)
+	}
+	chat := *r
+	chat.Messages = append([]wire.Message{system}, r.Messages...)
+	return appendChat(ids, &chat), nil
+}
+
 // output is the answer to a request before it is given: a token is a word, so that an answer sent back as part of a later
 // prompt has the same tokens, as ids and as text.
 type output struct {
@@ -108,6 +126,9 @@ type output struct {
 	bare bool
 	// forced are the ids that the client wants (vLLM's trace_decode_token_ids).
 	forced []uint32
+	// stop is the stop string that ends it, "" for none; textEnd is where it begins in the text, in bytes.
+	stop    string
+	textEnd int
 }
 
 // A word is three syllables, each a consonant and a vowel.
@@ -122,15 +143,55 @@ func (o *output) word(k int) string {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	z ^= z >> 31
-	b := make([]byte, 0, 7)
-	if k > 0 || !o.bare {
-		b = append(b, ' ')
+	word := syllables(z, 3)
+	if k == 0 && o.bare {
+		return word[1:]
 	}
-	for range 3 {
+	return word
+}
+
+// syllables is a space and a word, told by the lowest six bits of z for each syllable.
+func syllables(z uint64, n int) string {
+	b := append(make([]byte, 0, 9), ' ')
+	for range n {
 		b = append(b, consonants[z&15], vowels[z>>4&3])
 		z >>= 6
 	}
 	return string(b)
+}
+
+// words are those of all token ids of text: the first of three or four syllables that has the id.
+var words = sync.OnceValue(func() []string {
+	list := make([]string, vocabulary)
+	left := len(list)
+	for n := 3; n <= 4; n++ {
+		for z := range uint64(1) << (6 * n) {
+			word := syllables(z, n)
+			if at := tokenID(word) - firstTextID; list[at] == "" {
+				if list[at], left = word, left-1; left == 0 {
+					return list
+				}
+			}
+		}
+	}
+	return list
+})
+
+// textOf is a text that has the given tokens. The tokenizer keeps no texts, so that it is made of other words than a text
+// from which the tokens came; those of chats' roles have no text that means them.
+func textOf(tokens []uint32) (string, error) {
+	var text strings.Builder
+	for _, id := range tokens {
+		switch {
+		case id >= firstTextID && id < firstTextID+vocabulary:
+			text.WriteString(words()[id-firstTextID])
+		case id >= tokenStart && id <= tokenContent:
+			text.WriteString([...]string{"<|start|>", "<|end|>", "<|content|>"}[id-tokenStart])
+		default:
+			return "", fmt.Errorf("token %d is not in the vocabulary: want %d to %d", id, firstTextID, firstTextID+vocabulary-1)
+		}
+	}
+	return text.String(), nil
 }
 
 // id returns the id of token number k.

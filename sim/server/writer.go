@@ -18,16 +18,19 @@ type writer struct {
 	buf     []byte       // not yet written
 	event   []byte       // scratch
 	n       int          // tokens of the answer so far
+	written int          // bytes of its text
 	cached  int64        // tokens of the prompt
 	group   []uint32     // of the event that is being gathered
 	text    strings.Builder
 	thought strings.Builder
 	begun   bool
 	ended   bool
+	// events writes those of Messages.
+	events wire.MessageEvents
 }
 
 func (j *job) writer(w http.ResponseWriter) *writer {
-	return &writer{job: j, w: w, control: http.NewResponseController(w)}
+	return &writer{job: j, w: w, control: http.NewResponseController(w), events: wire.MessageEvents{ID: j.ID, Model: j.Model}}
 }
 
 // begin writes what comes before the first token.
@@ -49,6 +52,9 @@ func (o *writer) begin() {
 	if o.mark {
 		o.buf = append(o.buf, "\xef\xbb\xbf"...)
 	}
+	if o.Dialect == wire.Messages {
+		o.chunk(&wire.Chunk{Usage: o.usage()})
+	}
 	if o.Dialect == wire.Chat && !o.noRole {
 		c := wire.Chunk{Role: "assistant"}
 		if o.body.ReturnTokenIDs {
@@ -62,7 +68,8 @@ func (o *writer) begin() {
 func (o *writer) token() bool {
 	o.begin()
 	o.group = append(o.group, o.output.id(o.n))
-	word := o.output.word(o.n)
+	word := o.output.text(o.n, o.written)
+	o.written += len(word)
 	o.n++
 	if o.reasons(o.n) {
 		o.thought.WriteString(word)
@@ -78,7 +85,10 @@ func (o *writer) token() bool {
 	}
 	c := o.chunkOf()
 	if last {
-		c.Finish = o.finish()
+		c.Finish, c.Stop = o.finish(), o.output.stop
+	}
+	if last && o.Dialect == wire.Messages {
+		c.Usage = o.usage()
 	}
 	o.chunk(&c)
 	if o.n >= o.behaviour.fail && o.behaviour.fail > 0 {
@@ -90,7 +100,7 @@ func (o *writer) token() bool {
 
 // reasons tells whether token number n, from 1, is one of reasoning: the first half, under that fault.
 func (o *writer) reasons(n int) bool {
-	return o.reasoning != "" && o.Dialect == wire.Chat && 2*n <= int(o.stream.request.Output)
+	return o.reasoning != "" && o.Dialect != wire.Completions && 2*n <= int(o.stream.request.Output)
 }
 
 // turns tells whether the answer proper begins with the next token.
@@ -101,7 +111,7 @@ func (o *writer) chunkOf() wire.Chunk {
 	c := wire.Chunk{Text: o.text.String(), Reasoning: o.thought.String()}
 	o.text.Reset()
 	o.thought.Reset()
-	if o.toolCalls && o.Dialect == wire.Chat {
+	if o.toolCalls && o.Dialect != wire.Completions {
 		call := wire.ToolCall{Arguments: c.Text}
 		if o.n == len(o.group) { // the first
 			call.ID, call.Name = "call_"+o.ID, "run"
@@ -122,7 +132,7 @@ func (o *writer) chunkOf() wire.Chunk {
 }
 
 func (o *writer) finish() string {
-	if o.toolCalls && o.Dialect == wire.Chat {
+	if o.toolCalls && o.Dialect != wire.Completions {
 		return "tool_calls"
 	}
 	return o.stream.reason()
@@ -156,16 +166,21 @@ func (o *writer) end() {
 				c.PromptTokenIDs = o.prompt
 			}
 		}
-		c.Finish, c.Usage = o.finish(), o.usage()
+		c.Finish, c.Stop, c.Usage = o.finish(), o.output.stop, o.usage()
 		o.w.Header().Set("Content-Type", "application/json")
 		_, _ = o.w.Write(o.rewrite(o.Append(nil, &c)))
 		return
 	}
-	if o.body.StreamOptions != nil && o.body.StreamOptions.IncludeUsage && !o.noUsage {
-		o.chunk(&wire.Chunk{Usage: o.usage()})
-	}
-	if !o.noDone {
-		o.send("", []byte("[DONE]"))
+	switch {
+	case o.Dialect == wire.Messages && o.n == 0: // by a fault
+		o.chunk(&wire.Chunk{Finish: "stop", Usage: o.usage()})
+	case o.Dialect != wire.Messages:
+		if o.body.StreamOptions != nil && o.body.StreamOptions.IncludeUsage && !o.noUsage {
+			o.chunk(&wire.Chunk{Usage: o.usage()})
+		}
+		if !o.noDone {
+			o.send("", []byte("[DONE]"))
+		}
 	}
 	if o.moreAfter {
 		o.chunk(&wire.Chunk{Text: " late"})
@@ -183,11 +198,15 @@ func (o *writer) end() {
 func (o *writer) fail(e *wire.Error) {
 	o.ended = true
 	if !o.begun || !o.Stream {
-		refuse(o.w, e, "")
+		refuse(o.w, o.Dialect, e, "")
 		return
 	}
-	o.send(o.failEvent, e.Append(nil))
-	if !o.noDone {
+	name := o.failEvent
+	if o.Dialect == wire.Messages {
+		name = "error"
+	}
+	o.send(name, errorBody(o.Dialect, e))
+	if !o.noDone && o.Dialect != wire.Messages {
 		o.send("", []byte("[DONE]"))
 	}
 	o.flush()
@@ -195,8 +214,15 @@ func (o *writer) fail(e *wire.Error) {
 
 // chunk writes an event of the answer.
 func (o *writer) chunk(c *wire.Chunk) {
-	o.event = o.Append(o.event[:0], c)
-	o.send("", o.rewrite(o.event))
+	if o.Dialect == wire.Messages {
+		o.events.Send(c, func(name string, data []byte) {
+			o.event = data
+			o.send(name, data)
+		})
+	} else {
+		o.event = o.Append(o.event[:0], c)
+		o.send("", o.rewrite(o.event))
+	}
 	if o.n == o.cut && o.n > 0 {
 		o.buf = o.buf[:len(o.buf)-len(o.event)/2]
 		o.ended = true

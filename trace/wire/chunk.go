@@ -24,6 +24,8 @@ type Chunk struct {
 	TokenIDs, PromptTokenIDs []uint32
 	// Finish is why the answer ended, in the dialect's word; "" while it goes on.
 	Finish string
+	// Stop is the stop string that ended it; "" for another reason.
+	Stop string
 	// Usage is the tokens so far; nil where the event does not tell.
 	Usage *Usage
 	// Err is a failure told inside an answer that began with status 200.
@@ -87,6 +89,7 @@ type event struct {
 	Content      []contentBlock  `json:"content"`
 	Role         string          `json:"role"`
 	StopReason   string          `json:"stop_reason"`
+	StopSequence string          `json:"stop_sequence"`
 }
 
 type choice struct {
@@ -97,6 +100,8 @@ type choice struct {
 	FinishReason   string   `json:"finish_reason"`
 	TokenIDs       []uint32 `json:"token_ids"`
 	PromptTokenIDs []uint32 `json:"prompt_token_ids"`
+	// StopReason is a string, the id of a token, or null.
+	StopReason json.RawMessage `json:"stop_reason"`
 }
 
 // delta is OpenAI's delta or message, or Anthropic's delta.
@@ -110,7 +115,9 @@ type delta struct {
 	Text        string `json:"text"`
 	Thinking    string `json:"thinking"`
 	PartialJSON string `json:"partial_json"`
-	StopReason  string `json:"stop_reason"`
+
+	StopReason   string `json:"stop_reason"`
+	StopSequence string `json:"stop_sequence"`
 }
 
 type toolCall struct {
@@ -175,6 +182,9 @@ func (c *Chunk) Parse(data []byte) error {
 
 func (c *Chunk) takeChoice(o *choice) {
 	c.Choice, c.Text, c.Finish, c.TokenIDs = o.Index, o.Text, o.FinishReason, append(c.TokenIDs, o.TokenIDs...)
+	if r := o.StopReason; len(r) > 0 && r[0] == '"' {
+		c.Stop = plain(r)
+	}
 	if o.PromptTokenIDs != nil {
 		c.PromptTokenIDs = o.PromptTokenIDs
 	}
@@ -205,7 +215,7 @@ func (c *Chunk) takeAnthropic(e *event) error {
 		}
 		c.ID, c.Model, c.Role, c.Usage = m.ID, m.Model, m.Role, m.Usage.normal()
 	case "message": // an answer that was not streamed
-		c.Role, c.Finish = e.Role, e.StopReason
+		c.Role, c.Finish, c.Stop = e.Role, e.StopReason, e.StopSequence
 		for i := range e.Content {
 			c.takeBlock(i, &e.Content[i])
 		}
@@ -223,7 +233,7 @@ func (c *Chunk) takeAnthropic(e *event) error {
 		}
 	case "message_delta":
 		if e.Delta != nil {
-			c.Finish = e.Delta.StopReason
+			c.Finish, c.Stop = e.Delta.StopReason, e.Delta.StopSequence
 		}
 	case "message_stop":
 		c.End = true

@@ -28,11 +28,13 @@ type Request struct {
 	Stream              bool           `json:"stream,omitempty"`
 	StreamOptions       *StreamOptions `json:"stream_options,omitempty"`
 	// N is how many answers are wanted, 1 when absent.
-	N      *int64          `json:"n,omitempty"`
-	BestOf *int64          `json:"best_of,omitempty"`
-	Stop   json.RawMessage `json:"stop,omitempty"`
-	Seed   *int64          `json:"seed,omitempty"`
-	Echo   bool            `json:"echo,omitempty"`
+	N      *int64 `json:"n,omitempty"`
+	BestOf *int64 `json:"best_of,omitempty"`
+	// Stop is a string or a list of strings that end the answer; Anthropic has StopSequences.
+	Stop          json.RawMessage `json:"stop,omitempty"`
+	StopSequences []string        `json:"stop_sequences,omitempty"`
+	Seed          *int64          `json:"seed,omitempty"`
+	Echo          bool            `json:"echo,omitempty"`
 	// Priority orders requests, the lowest first (vLLM's --scheduling-policy priority).
 	Priority *int64 `json:"priority,omitempty"`
 	// ForceTokens are the ids that the answer is to have (vLLM's trace_decode_token_ids, with --enable-trace-replay).

@@ -80,6 +80,9 @@ func TestAnswerRoundTrip(t *testing.T) {
 			Model: text.Draw(t, "model"), Created: 1, Stream: rapid.Bool().Draw(t, "stream")}
 		want := Chunk{ID: a.ID, Model: a.Model, Text: text.Draw(t, "text"), Finish: rapid.SampledFrom([]string{"", "stop"}).Draw(t, "finish"),
 			TokenIDs: rapid.SliceOfN(rapid.Uint32(), 0, 3).Draw(t, "tokens")}
+		if want.Finish != "" {
+			want.Stop = text.Draw(t, "stop")
+		}
 		if a.Dialect == Chat {
 			want.Role = rapid.SampledFrom([]string{"", "assistant"}).Draw(t, "role")
 			want.Reasoning = text.Draw(t, "reasoning")

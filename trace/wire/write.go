@@ -19,7 +19,7 @@ const (
 
 // Answer is what all events of an answer have in common, to write them as vLLM does.
 type Answer struct {
-	Dialect Dialect // Completions or Chat
+	Dialect Dialect // events of Messages are written by MessageEvents
 	ID      string
 	Model   string
 	// Created is Unix seconds.
@@ -31,6 +31,9 @@ type Answer struct {
 // Append appends the JSON of one event of the answer, or of a whole answer that is not streamed. A chunk that has nothing
 // but usage has no choices. Usage is null where the chunk has none.
 func (a *Answer) Append(b []byte, c *Chunk) []byte {
+	if a.Dialect == Messages {
+		return a.appendMessage(b, c)
+	}
 	b = append(b, `{"id":`...)
 	b = appendString(b, a.ID)
 	b = append(b, `,"object":"`...)
@@ -80,6 +83,9 @@ func (a *Answer) appendChoice(b []byte, c *Chunk) []byte {
 		b = append(b, "null"...)
 	} else {
 		b = appendString(b, c.Finish)
+	}
+	if c.Stop != "" {
+		b = appendString(append(b, `,"stop_reason":`...), c.Stop)
 	}
 	if len(c.TokenIDs) > 0 {
 		b = appendTokenList(b, "token_ids", c.TokenIDs)

@@ -62,8 +62,9 @@ deployment would give them.
 
   agentsim serve --model qwen3-14b --workers 2 --router thunderagent --listen 127.0.0.1:8100
 
-It answers POST /v1/completions (text or token ids), /v1/chat/completions and /tokenize, GET /v1/models, /metrics,
-/version and /health. The headers X-Dynamo-Session-ID, X-Dynamo-Parent-Session-ID and X-Dynamo-Session-Final, and those
+It answers POST /v1/completions (text or token ids), /v1/chat/completions, /v1/messages (Anthropic's, with /count_tokens),
+/tokenize and /detokenize, GET /v1/models, /metrics, /version and /health. Requests for several answers (n, best_of) or for
+an echo of the prompt are refused. The headers X-Dynamo-Session-ID, X-Dynamo-Parent-Session-ID and X-Dynamo-Session-Final, and those
 that agents send by themselves, tell the program scheduler whose request it is.
 
 --fault, or the header ` + server.HeaderFault + `, makes it answer as a troubled server would; --faults lists how.
