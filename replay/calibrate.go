@@ -50,13 +50,34 @@ func Calibrate(ctx context.Context, c *client.Client, server int, model string) 
 		}
 		result.Words, result.Exact, result.Scale.PerWord = all, false, float64(tokens)/float64(len(all))
 	}
-	count, err := cal.count(text(result.Words))
-	if err != nil {
+	if err := cal.template(result); err != nil {
 		return nil, fmt.Errorf("calibrating words with %s: %w", c.Base(server), err)
 	}
-	result.Scale.Overhead = max(0, count-int(math.Round(result.Scale.PerWord*float64(len(result.Words)))))
 	result.Questions = cal.questions
 	return result, nil
+}
+
+// template finds what the server adds to a prompt, and to each message of a chat: from chats of two and of four messages. A
+// template that takes no system prompt leaves all of a chat to one message of the user.
+func (c *calibrator) template(result *Calibration) error {
+	words := text(result.Words)
+	all := int(math.Round(result.Scale.PerWord * float64(len(result.Words))))
+	if c.client.Chat() {
+		two, err := c.count(words, words)
+		if err == nil {
+			four, err := c.count(words, words, words, words)
+			if per := (four - two - 2*all) / 2; err == nil && per > 0 {
+				result.Scale.PerMessage, result.Scale.Overhead = per, max(0, two-2*all-2*per)
+				return nil
+			}
+		}
+		if c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
+	}
+	one, err := c.count(words)
+	result.Scale.Overhead = max(0, one-all)
+	return err
 }
 
 // calibrator asks one server for token counts.
@@ -107,17 +128,21 @@ func (c *calibrator) tokens(words []string) (int, error) {
 // text is words as they stand in a prompt.
 func text(words []string) string { return " " + strings.Join(words, " ") }
 
-// count asks for the tokens of a prompt.
-func (c *calibrator) count(text string) (int, error) {
+// count asks for the tokens of a prompt, or of a chat of several texts.
+func (c *calibrator) count(texts ...string) (int, error) {
 	c.questions++
 	if !c.noCount {
-		n, err := c.client.CountTokens(c.ctx, c.server, c.model, text)
+		n, err := c.client.CountTokens(c.ctx, c.server, c.model, texts...)
 		if !errors.Is(err, client.ErrNotFound) {
 			return n, err
 		}
 		c.noCount = true
 	}
-	a := c.client.Do(c.ctx, &client.Request{Server: c.server, Model: c.model, Prompt: prompts.Text(text), MaxTokens: 1})
+	p := prompts.Text(texts[0])
+	if c.client.Chat() {
+		p = prompts.Chat(texts...)
+	}
+	a := c.client.Do(c.ctx, &client.Request{Server: c.server, Model: c.model, Prompt: p, MaxTokens: 1})
 	switch {
 	case a.Err != nil:
 		return 0, a.Err

@@ -56,6 +56,40 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
+// What a chat template adds is told from chats of two and four messages; one that takes no system prompt leaves prompts to
+// be single messages.
+func TestCalibrationOfChats(t *testing.T) {
+	for name, test := range map[string]struct {
+		system bool
+		want   prompts.Scale
+	}{
+		"any role":         {true, prompts.Scale{Overhead: 11, PerMessage: 5, PerWord: 1}},
+		"no system prompt": {false, prompts.Scale{Overhead: 16, PerWord: 1}},
+	} {
+		f := newFake(t)
+		f.Hook = func(_ int, w http.ResponseWriter, _ *http.Request, body *wire.Request) bool {
+			tokens := 11
+			for _, m := range body.Messages {
+				if m.Role == "system" && !test.system {
+					http.Error(w, `{"error":{"message":"System role not supported"}}`, http.StatusBadRequest)
+					return true
+				}
+				tokens += 5 + len(strings.Fields(string(m.Content)))
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":1}}\n\n", tokens)
+			return true
+		}
+		c, err := client.New(client.Options{URLs: []string{f.URL}, Endpoint: client.Chat})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cal, err := replay.Calibrate(t.Context(), c, 0, "m"); err != nil || cal.Scale != test.want {
+			t.Errorf("%s: %+v (%v), want %+v", name, cal, err, test.want)
+		}
+	}
+}
+
 func TestWarmUpRefusesServersThatRewriteTokens(t *testing.T) {
 	f := newFake(t)
 	w := compile(t, chain("a", 1, 1)...)

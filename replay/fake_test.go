@@ -131,13 +131,17 @@ func (f *fake) answer(w http.ResponseWriter, q *http.Request, body *wire.Request
 		w.(http.Flusher).Flush()
 	}
 	type object = map[string]any
-	if strings.Contains(q.URL.Path, "chat") {
+	chat := strings.Contains(q.URL.Path, "chat")
+	if chat {
 		send(object{"choices": []object{{"index": 0, "delta": object{"role": "assistant"}, "finish_reason": nil}}})
 	}
 	var ids []uint32
 	for made := int64(0); made < limit; {
 		n := min(f.PerEvent, limit-made)
-		choice := object{"index": 0, "text": " tok", "delta": object{"content": " tok"}, "finish_reason": nil}
+		choice := object{"index": 0, "text": " tok", "finish_reason": nil}
+		if chat {
+			choice = object{"index": 0, "delta": object{"content": " tok"}, "finish_reason": nil}
+		}
 		if body.ReturnTokenIDs {
 			var own []uint32
 			for i := range n {

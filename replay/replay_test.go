@@ -70,12 +70,13 @@ type setup struct {
 	limit   time.Duration // on the whole replay
 	text    bool          // prompts are of words
 	scale   prompts.Scale
+	salt    uint64
 }
 
 // run replays a workload against a fake server.
 func run(t testing.TB, w *trace.Workload, f *fake, change func(*setup)) (*replay.Result, []*replay.Outcome) {
 	t.Helper()
-	s := setup{limit: 30 * time.Second, client: client.Options{URLs: []string{f.URL}}, options: replay.Options{Model: "m", Grace: time.Second, OnError: replay.Continue}}
+	s := setup{salt: 7, limit: 30 * time.Second, client: client.Options{URLs: []string{f.URL}}, options: replay.Options{Model: "m", Grace: time.Second, OnError: replay.Continue}}
 	if change != nil {
 		change(&s)
 	}
@@ -97,7 +98,10 @@ func run(t testing.TB, w *trace.Workload, f *fake, change func(*setup)) (*replay
 	}
 	var outcomes []*replay.Outcome
 	s.options.Plan, s.options.Client = p, c
-	s.options.Prompts = prompts.NewMaker(w, alphabet, 7, s.scale)
+	s.options.Prompts = prompts.NewMaker(w, alphabet, s.salt, s.scale)
+	if c.Chat() {
+		s.options.Prompts = prompts.NewChatMaker(w, alphabet, s.salt, s.scale)
+	}
 	each := s.options.Each
 	s.options.Each = func(o *replay.Outcome) error {
 		outcomes = append(outcomes, o)
@@ -187,6 +191,33 @@ func TestLiveOutputsStandInTheNextPrompt(t *testing.T) {
 		}
 		if want := map[bool]int{true: 32, false: 0}[live]; made != want { // the last token's KV is never computed
 			t.Errorf("live %v: %d tokens of the first answer are in the second prompt, want %d", live, made, want)
+		}
+	}
+}
+
+// As text too: in a chat the answer is a message of the assistant.
+func TestLiveTextStandsInTheNextPrompt(t *testing.T) {
+	w := compile(t, turn{"a", "", 0, 10, 32, 17, []uint64{1, 2}}, turn{"a", "", 20, 30, 96, 1, []uint64{1, 2, 3, 4, 5, 6}})
+	answer := strings.Repeat(" tok", 17)
+	for _, endpoint := range []string{client.Completions, client.Chat} {
+		for _, live := range []bool{false, true} {
+			f := newFake(t)
+			run(t, w, f, func(s *setup) {
+				s.options.LiveOutputs, s.client.Text, s.client.Endpoint, s.text = live, live, endpoint, true
+				s.scale = prompts.Scale{PerMessage: 4}
+			})
+			whole, apart := "", false
+			if body := f.seen[1].body; endpoint == client.Chat {
+				for _, m := range body.Messages {
+					whole += string(m.Content)
+					apart = apart || m.Role == "assistant" && string(m.Content) == answer
+				}
+			} else {
+				whole, apart = body.Prompt.Text, live
+			}
+			if strings.Contains(whole, answer) != live || apart != live || strings.Count(whole, " tok") > 17 {
+				t.Errorf("%s, live %v: the next prompt is %q", endpoint, live, whole)
+			}
 		}
 	}
 }

@@ -34,7 +34,7 @@ type Options struct {
 	Prompts *prompts.Maker
 	// Model is what requests ask for; "" is what the recorded call asked for.
 	Model string
-	// LiveOutputs splices generated token ids into the later prompts that contain them.
+	// LiveOutputs splices what servers generate, token ids or text, into the later prompts that contain it.
 	LiveOutputs bool
 	// ForceOutputs asks for the very token ids that later prompts contain.
 	ForceOutputs bool
@@ -279,6 +279,7 @@ func (r *runner) end(o *Outcome) {
 	a := o.Answer
 	if r.LiveOutputs && a.Err == nil {
 		r.Prompts.Generated(o.Call, o.Copy, a.TokenIDs)
+		r.Prompts.GeneratedText(o.Call, o.Copy, string(a.Text))
 	}
 	if a.Err != nil {
 		r.Progress.Failed.Add(1)

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/agentsim/agentsim/replay"
+	"github.com/agentsim/agentsim/replay/client"
 	"github.com/agentsim/agentsim/replay/plan"
+	"github.com/agentsim/agentsim/replay/prompts"
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/sim/server"
 	"github.com/agentsim/agentsim/trace"
@@ -125,6 +127,57 @@ func served(t *testing.T, w *trace.Workload, p *sim.Plan, force bool) (*report.R
 		s.plan = plan.Options{Timing: plan.Concurrency, Concurrency: p.Load.Concurrency, MaxGap: gap, Ramp: p.Load.Ramp}
 	})
 	return result.Report(replay.About{}), pauses(t, h.URL)
+}
+
+// A chat whose answers are sent back finds the recorded reuse in the simulated server's cache, answers included, and its
+// prompts have the recorded length: the template is calibrated, and what it adds is left out of the words.
+func TestChatsReuseWhatIsRecorded(t *testing.T) {
+	p, err := deployment(1).Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(p, server.Options{TimeScale: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go s.Run(ctx)
+	h := httptest.NewServer(s)
+	defer h.Close()
+	name := p.Hardware.Model.Name
+	c, err := client.New(client.Options{URLs: []string{h.URL}, Endpoint: client.Chat})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cal, err := replay.Calibrate(ctx, c, 0, name)
+	if err != nil || cal.Scale != (prompts.Scale{Overhead: 3, PerMessage: 4, PerWord: 1}) {
+		t.Fatalf("calibrated to %+v (%v): the server's template adds 3 tokens, and 4 for each message", cal.Scale, err)
+	}
+	w := short(t, trace.OutputsInferred, 4, 40)
+	hits := map[bool]float64{}
+	for _, live := range []bool{false, true} {
+		result, _ := run(t, w, &fake{Server: h}, func(s *setup) {
+			s.text, s.scale, s.salt = true, cal.Scale, uint64(len(hits))
+			s.options.Model, s.options.LiveOutputs, s.client.Text, s.client.Endpoint = name, live, live, client.Chat
+			s.plan.Timing = plan.ASAP
+		})
+		r := result.Report(replay.About{})
+		if r.Replay.Prompts.Off.Value != 0 || result.Failed > 0 {
+			t.Errorf("prompts are off by %v, %d failed", r.Replay.Prompts.Off, result.Failed)
+		}
+		want := r.Replay.EndlessPromptHitRate.Value
+		if live {
+			want = r.Replay.EndlessHitRate.Value
+		}
+		hits[live] = r.KV.HitRate.Value
+		if math.Abs(hits[live]-want) > 0.015 { // blocks of the server are smaller than those of the trace
+			t.Errorf("live %v: hit rate %.4f, an endless cache has %.4f", live, hits[live], want)
+		}
+	}
+	if hits[true] <= hits[false] {
+		t.Errorf("hit rate %.4f with the answers sent back, %.4f without", hits[true], hits[false])
+	}
 }
 
 // pauses asks a simulated server how often its program scheduler paused a program.

@@ -33,8 +33,10 @@ type Answer struct {
 	// Events is the number of events with generated text. Without usage each counts as a token.
 	Events int32
 	// Gaps are the times between those events.
-	Gaps     []time.Duration
+	Gaps []time.Duration
+	// TokenIDs and Text are what was generated, where they are asked for; Text without reasoning and tool calls.
 	TokenIDs []uint32
+	Text     []byte
 
 	// Reused tells that the connection was used before. Connections above 1 mean that the transport sent the request again
 	// because the server had closed an idle connection.

@@ -56,8 +56,8 @@ type Options struct {
 	HTTP2 bool
 	// OpenEnded sends neither min_tokens nor ignore_eos, for hosted servers.
 	OpenEnded bool
-	// TokenIDs asks for the ids of generated tokens.
-	TokenIDs bool
+	// TokenIDs asks for the ids of generated tokens, Text keeps their text.
+	TokenIDs, Text bool
 	// Retries is how often a request is sent again that was refused for the time being (status 429 or 503), after what the
 	// server's Retry-After says. All of it counts as one request.
 	Retries int
@@ -170,6 +170,9 @@ func parseURL(text string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(u.String(), "/"), "/v1"), nil
 }
 
+// Chat tells that prompts are messages.
+func (c *Client) Chat() bool { return c.options.Endpoint == Chat }
+
 // Servers is the number of URLs.
 func (c *Client) Servers() int { return len(c.bases) }
 
@@ -259,7 +262,7 @@ func (c *Client) once(ctx context.Context, r *Request, dropped uint32, a *Answer
 		c.refused(a, resp, body)
 		return
 	}
-	read := &streamReader{answer: a, now: c.Now, limit: limit}
+	read := &streamReader{answer: a, now: c.Now, limit: limit, keepText: c.options.Text}
 	if r.Cancel {
 		read.cancelAt = r.MaxTokens
 	}

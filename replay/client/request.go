@@ -20,7 +20,8 @@ type Request struct {
 	ID      string
 	Session wire.Session
 	Model   string
-	Prompt  *prompts.Prompt
+	// Prompt is one of messages where the endpoint is Chat.
+	Prompt *prompts.Prompt
 	// MaxTokens is the output to generate; at least 1 is asked for.
 	MaxTokens int32
 	// Force are the token ids that the answer is to have, nil for any.
@@ -169,9 +170,5 @@ func (c *Client) body(r *Request, dropped uint32) (head, tail []byte, err error)
 	if c.options.Endpoint == Completions {
 		return q.Around("prompt")
 	}
-	if head, tail, err = q.Around("messages"); err != nil {
-		return nil, nil, err
-	}
-	head = append(head, `[{"role":"user","content":`...)
-	return head, append([]byte(`}]`), tail...), nil
+	return q.Around("messages")
 }

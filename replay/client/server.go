@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-json"
 
+	"github.com/agentsim/agentsim/replay/prompts"
 	"github.com/agentsim/agentsim/trace/wire"
 )
 
@@ -37,12 +38,16 @@ func (c *Client) Models(ctx context.Context, server int) ([]Model, error) {
 // ErrNotFound tells that a server has no such path.
 var ErrNotFound = errors.New("no such path")
 
-// CountTokens asks a server how many tokens a text has (/tokenize, of vLLM), special ones included. ErrNotFound tells that
-// it cannot say.
-func (c *Client) CountTokens(ctx context.Context, server int, model, text string) (int, error) {
-	question := map[string]any{"model": model, "prompt": text}
-	if c.options.Endpoint == Chat {
-		question = map[string]any{"model": model, "messages": []wire.Message{{Role: "user", Content: wire.Content(text)}}}
+// CountTokens asks a server how many tokens a text has, or a chat of several (/tokenize, of vLLM), special ones included.
+// ErrNotFound tells that it cannot say.
+func (c *Client) CountTokens(ctx context.Context, server int, model string, texts ...string) (int, error) {
+	question := map[string]any{"model": model, "prompt": texts[0]}
+	if c.Chat() {
+		var messages []wire.Message
+		for i, role := range prompts.Roles(len(texts)) {
+			messages = append(messages, wire.Message{Role: role, Content: wire.Content(texts[i])})
+		}
+		question = map[string]any{"model": model, "messages": messages}
 	}
 	var answer struct {
 		Count *int `json:"count"`

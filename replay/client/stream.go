@@ -61,7 +61,11 @@ type streamReader struct {
 	done   bool // the server said that the answer is whole
 	// cancelAt, where positive, is after how many events with tokens nothing more is read.
 	cancelAt int32
+	keepText bool
 }
+
+// maxText bounds the text of an answer that is kept, in bytes.
+const maxText = 16 << 20
 
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
@@ -131,7 +135,7 @@ func (s *streamReader) event(e wire.Event, at time.Duration) {
 	case e.Done():
 		s.done = true
 		return
-	case e.Name == "" && !s.done && s.plainToken(e.Data):
+	case e.Name == "" && !s.done && !s.keepText && s.plainToken(e.Data):
 		s.token(at)
 		return
 	}
@@ -151,6 +155,9 @@ func (s *streamReader) event(e wire.Event, at time.Duration) {
 	if !s.done && (c.Generates() || len(c.TokenIDs) > 0) { // after [DONE] only usage may follow
 		s.token(at)
 		a.TokenIDs = append(a.TokenIDs, c.TokenIDs...)
+		if s.keepText && len(a.Text) < maxText {
+			a.Text = append(a.Text, c.Text...)
+		}
 	}
 	if c.Finish != "" {
 		a.Finish = c.Finish

@@ -4,10 +4,8 @@
 package prompts
 
 import (
-	"cmp"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -21,15 +19,18 @@ type Maker struct {
 	alphabet *Alphabet
 	salt     uint64
 	scale    Scale
+	chat     *conversation // nil for prompts that are no chats
 
-	mu   sync.RWMutex
-	live map[trace.Key][]splice
+	mu    sync.RWMutex
+	live  map[trace.Key][]splice
+	texts map[trace.Key][]said
 }
 
 // Scale is how many tokens a server makes of a text of words.
 type Scale struct {
-	// Overhead is the tokens of a prompt without words: a chat template, a token that marks the beginning.
-	Overhead int
+	// Overhead is the tokens of a prompt without words: a token that marks the beginning, or a chat template but for what
+	// it adds to each message, which is PerMessage. Where that is 0 all of a chat is one message.
+	Overhead, PerMessage int
 	// PerWord is the tokens of a word; 0 is 1.
 	PerWord float64
 }
@@ -40,7 +41,14 @@ func NewMaker(w *trace.Workload, a *Alphabet, salt uint64, scale Scale) *Maker {
 	if scale.PerWord == 0 {
 		scale.PerWord = 1
 	}
-	return &Maker{workload: w, alphabet: a, salt: salt, scale: scale, live: map[trace.Key][]splice{}}
+	return &Maker{workload: w, alphabet: a, salt: salt, scale: scale, live: map[trace.Key][]splice{}, texts: map[trace.Key][]said{}}
+}
+
+// NewChatMaker returns a Maker of prompts that are chats: of a system prompt, users and assistants.
+func NewChatMaker(w *trace.Workload, a *Alphabet, salt uint64, scale Scale) *Maker {
+	m := NewMaker(w, a, salt, scale)
+	m.chat = newConversation(w, int32(scale.PerMessage))
+	return m
 }
 
 // Prompt is the prompt of one request. It may be read any number of times.
@@ -48,23 +56,18 @@ type Prompt struct {
 	// Symbols is its length in token ids or words.
 	Symbols int
 
-	alphabet *Alphabet
-	perWord  float64
-	pieces   []piece
-	length   int64
+	alphabet   *Alphabet
+	perWord    float64
+	head, tail string // of the JSON value
+	pieces     []piece
+	length     int64 // of the pieces, in bytes
 }
 
-// piece is a run of symbols: generated ones for the token positions [from, to), or what a server generated.
+// piece is a run of symbols: generated ones for the token positions [from, to), or text as it stands.
 type piece struct {
 	seed     uint64
 	from, to int32
 	text     []byte
-}
-
-// splice is tokens that a server generated at a place of a tree node.
-type splice struct {
-	from int32
-	ids  []uint32
 }
 
 // IDs tells that prompts are lists of token ids.
@@ -73,7 +76,10 @@ func (m *Maker) IDs() bool { return m.alphabet.ids }
 // Prompt returns the prompt of a call in a copy of its program.
 func (m *Maker) Prompt(call int32, copy uint32) *Prompt {
 	c := &m.workload.Calls[call]
-	return m.along(m.workload.Path(c.Prompt, c.Input, 1, copy, nil), c.Input)
+	path := m.workload.Path(c.Prompt, c.Input, 1, copy, nil)
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.prompt(m.messages(path, c.Input), func(p *Prompt, from, to int32) { m.along(p, path, from, to) })
 }
 
 // Output returns the token ids that a call's answer has in the later prompts that contain it: a server that is made to
@@ -95,37 +101,126 @@ func (m *Maker) Output(call int32, copy uint32) []uint32 {
 
 // Probe returns a prompt of about tokens tokens that shares nothing with others of another number.
 func (m *Maker) Probe(number uint64, tokens int32) *Prompt {
-	p := m.along(nil, tokens)
-	p.add(piece{seed: hash.Combine(hash.Combine(m.salt, math.MaxUint64), number), to: max(1, tokens-int32(m.scale.Overhead))})
-	return p
+	seed := hash.Combine(hash.Combine(m.salt, math.MaxUint64), number)
+	return m.prompt(m.messages(nil, tokens), func(p *Prompt, from, to int32) { p.add(piece{seed: seed, from: from, to: to}) })
 }
 
 // Text returns a prompt of a given text of words.
 func Text(text string) *Prompt {
-	return &Prompt{alphabet: &Alphabet{}, pieces: []piece{{text: []byte(text)}}, length: int64(len(text))}
+	p := &Prompt{alphabet: &Alphabet{}, head: `"`, tail: `"`}
+	p.literal(text)
+	return p
 }
 
-// along makes a prompt of the spans of single tokens on a path. The server's own tokens stand before it.
-func (m *Maker) along(spans []trace.Span, tokens int32) *Prompt {
-	p := &Prompt{alphabet: m.alphabet, perWord: m.scale.PerWord}
-	tokens -= int32(m.scale.Overhead)
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for _, s := range spans {
+// Chat returns a prompt of messages with given texts of words, whose roles are those of Roles.
+func Chat(texts ...string) *Prompt {
+	p := &Prompt{alphabet: &Alphabet{}, head: `[`, tail: `]`}
+	for i, role := range Roles(len(texts)) {
+		p.open(role)
+		p.literal(texts[i] + endOfMessage)
+	}
+	return p
+}
+
+// Roles are those of a chat of n messages: a user alone, or a system prompt and what user and assistant say in turn.
+func Roles(n int) []string {
+	if n == 1 {
+		return []string{user}
+	}
+	roles := make([]string, n)
+	for i := range roles {
+		switch {
+		case i == 0:
+			roles[i] = system
+		case i%2 == 1:
+			roles[i] = user
+		default:
+			roles[i] = assistant
+		}
+	}
+	return roles
+}
+
+const endOfMessage = `"}`
+
+// open begins a message.
+func (p *Prompt) open(role string) {
+	if len(p.pieces) > 0 {
+		p.literal(",")
+	}
+	p.literal(`{"role":"` + role + `","content":"`)
+}
+
+// literal appends text that is no symbols.
+func (p *Prompt) literal(text string) {
+	p.pieces = append(p.pieces, piece{text: []byte(text)})
+	p.length += int64(len(text))
+}
+
+// messages are the parts of a prompt of so many tokens on a path. The server's own tokens stand before it.
+func (m *Maker) messages(path []trace.Span, tokens int32) []message {
+	own := int32(m.scale.Overhead)
+	switch {
+	case m.chat == nil:
+		return []message{{"", 0, max(tokens-own, 1)}}
+	case m.scale.PerMessage == 0:
+		return []message{{user, 0, max(tokens-own, 1)}}
+	}
+	return m.chat.messages(path, tokens, &m.scale)
+}
+
+// prompt makes a prompt of messages, the content of which fill appends.
+func (m *Maker) prompt(messages []message, fill func(p *Prompt, from, to int32)) *Prompt {
+	p := &Prompt{alphabet: m.alphabet, perWord: m.scale.PerWord, head: `"`, tail: `"`}
+	if m.alphabet.ids || m.chat != nil {
+		p.head, p.tail = "[", "]"
+	}
+	for _, part := range messages {
+		if m.chat == nil {
+			fill(p, part.from, part.to)
+			continue
+		}
+		p.open(part.role)
+		fill(p, part.from, part.to)
+		p.literal(endOfMessage)
+	}
+	return p
+}
+
+// along appends the tokens [from, to) of a path of spans of single tokens, and in place of some what a server generated.
+func (m *Maker) along(p *Prompt, path []trace.Span, from, to int32) {
+	for _, s := range path {
+		for i := range m.texts[s.Key] {
+			t := &m.texts[s.Key][i]
+			if t.from < max(from, s.From) || t.to > to || !t.on(path) {
+				continue
+			}
+			m.generated(p, path, from, t.from)
+			p.pieces = append(p.pieces, piece{text: t.text})
+			p.Symbols += int(t.to - t.from)
+			p.length += int64(len(t.text))
+			from = t.to
+		}
+	}
+	m.generated(p, path, from, to)
+}
+
+// generated appends the tokens [from, to) of a path, with the ids that a server generated in their places.
+func (m *Maker) generated(p *Prompt, path []trace.Span, begin, end int32) {
+	for _, s := range path {
 		seed := hash.Combine(m.salt, uint64(s.Key))
-		from, to := s.From, min(s.To, max(tokens, 1))
+		from, to := max(s.From, begin), min(s.To, end)
 		for _, live := range m.live[s.Key] {
-			end := min(to, live.from+int32(len(live.ids)))
-			if live.from < from || live.from >= end {
+			last := min(to, live.from+int32(len(live.ids)))
+			if live.from < from || live.from >= last {
 				continue
 			}
 			p.add(piece{seed: seed, from: from, to: live.from})
-			p.addIDs(live.ids[:end-live.from])
-			from = end
+			p.addIDs(live.ids[:last-live.from])
+			from = last
 		}
 		p.add(piece{seed: seed, from: from, to: to})
 	}
-	return p
 }
 
 // add appends generated symbols.
@@ -159,25 +254,22 @@ func (p *Prompt) addIDs(ids []uint32) {
 	p.length += int64(len(text))
 }
 
-// Len is the length in bytes of the prompt as a JSON value: an array of integers, or a string.
+// Len is the length in bytes of the prompt as a JSON value: an array of integers, a string, or an array of messages.
 func (p *Prompt) Len() int64 {
+	n := int64(len(p.head)+len(p.tail)) + p.length
 	if p.alphabet.ids {
-		return p.length - 1 + 2 // the first comma falls away
+		n-- // the first comma falls away
 	}
-	return p.length + 2
+	return n
 }
 
 // Reader reads the prompt as a JSON value.
 func (p *Prompt) Reader() io.Reader {
-	r := &reader{prompt: p}
+	r := &reader{prompt: p, skip: p.alphabet.ids}
 	if len(p.pieces) > 0 && p.pieces[0].text == nil {
 		r.next, _ = p.words(p.pieces[0])
 	}
-	r.buf = append(r.buf, '"')
-	if p.alphabet.ids {
-		r.buf[0] = '['
-		r.skip = true
-	}
+	r.buf = append(r.buf, p.head...)
 	return r
 }
 
@@ -231,11 +323,7 @@ func (r *reader) fill() {
 	}
 	if r.at == len(p.pieces) {
 		r.closed = true
-		if p.alphabet.ids {
-			r.buf = append(r.buf, ']')
-		} else {
-			r.buf = append(r.buf, '"')
-		}
+		r.buf = append(r.buf, p.tail...)
 	}
 }
 
@@ -251,34 +339,4 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// Generated splices the token ids that a server generated for a call into the later prompts that contain its output. Of
-// two calls whose outputs lie in the same place the first counts.
-func (m *Maker) Generated(call int32, copy uint32, ids []uint32) {
-	c := &m.workload.Calls[call]
-	to := min(c.Identified, c.Input+int32(len(ids)))
-	if !m.alphabet.ids || to <= c.Input {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.workload.Path(c.End, to, 1, copy, nil) {
-		from := max(s.From, c.Input)
-		if from >= s.To || m.covers(s.Key, from, s.To) {
-			continue
-		}
-		m.live[s.Key] = append(m.live[s.Key], splice{from: from, ids: ids[from-c.Input : s.To-c.Input]})
-		slices.SortFunc(m.live[s.Key], func(a, b splice) int { return cmp.Compare(a.from, b.from) })
-	}
-}
-
-// covers tells whether a splice overlaps [from, to) of a node.
-func (m *Maker) covers(key trace.Key, from, to int32) bool {
-	for _, s := range m.live[key] {
-		if s.from < to && from < s.from+int32(len(s.ids)) {
-			return true
-		}
-	}
-	return false
 }

@@ -72,7 +72,7 @@ Timing: "recorded" sends a call at its recorded time, or when what it waits for 
 gap after that; "strict" waits for nothing; "asap" leaves out all gaps; "concurrency" (--concurrency N) keeps N programs live.
 
 Prompts are made so that servers find the recorded sharing: as token ids, which are exact, or as text of words that are
-calibrated to be one token each.
+calibrated to be one token each. A chat is cut into messages where prompts of its session ended and answers began.
 
 The API key comes from AGENTSIM_API_KEY or --api-key-file and is written nowhere.
 
@@ -92,7 +92,7 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	f.StringVar(&r.model, "model", "", "model to ask for (default: the one that is served, else the recorded ones)")
 	f.StringVar(&r.client.Endpoint, "endpoint", client.Completions, "completions or chat (chat needs --prompts text)")
 	r.prompts.add(cmd)
-	f.BoolVar(&r.live, "live-outputs", false, "splice generated token ids into the later prompts that contain them")
+	f.BoolVar(&r.live, "live-outputs", false, "splice what the server generates, ids or text, into the later prompts that contain it")
 	f.BoolVar(&r.force, "force-outputs", false, "make the server generate the very tokens that later prompts contain (vLLM --enable-trace-replay)")
 	f.BoolVar(&r.hints, "agent-hints", false, "send the hints of the trace as Dynamo's nvext.agent_hints")
 	f.BoolVar(&r.cancel, "cancellations", true, "cancel the calls that the recorded client cancelled, after as many tokens")
@@ -163,7 +163,7 @@ func (r *replayCommand) run(ctx context.Context, g *Global, args []string) error
 	if r.client.Key, err = r.key(g); err != nil {
 		return err
 	}
-	r.client.TokenIDs = r.live
+	r.client.TokenIDs, r.client.Text = r.live && r.prompts.ids(), r.live && !r.prompts.ids()
 	c, err := client.New(r.client)
 	if err != nil {
 		return usagef("%w", err)
@@ -184,8 +184,8 @@ func (r *replayCommand) check() error {
 	switch {
 	case len(r.client.URLs) == 0 && !r.dryRun:
 		return usagef("--url is missing: the server to drive, such as http://127.0.0.1:8000")
-	case (r.live || r.force) && !r.prompts.ids():
-		return usagef("--live-outputs and --force-outputs need --prompts token-ids")
+	case r.force && !r.prompts.ids():
+		return usagef("--force-outputs needs --prompts token-ids")
 	case r.live && r.force:
 		return usagef("--live-outputs and --force-outputs exclude each other")
 	case r.client.Endpoint == client.Chat && r.prompts.ids():

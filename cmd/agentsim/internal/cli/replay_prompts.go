@@ -75,7 +75,13 @@ func (p *promptFlags) maker(ctx context.Context, g *Global, pl *plan.Plan, c *cl
 		if err != nil {
 			return nil, 0, err
 		}
-		return prompts.NewMaker(pl.Workload, a, salt, cal.Scale), cal.Scale.Overhead, nil
+		if !c.Chat() {
+			return prompts.NewMaker(pl.Workload, a, salt, cal.Scale), cal.Scale.Overhead, nil
+		}
+		if cal.Scale.PerMessage == 0 {
+			fmt.Fprintln(g.Stderr, wrap("note: the server does not tell what a chat of several messages adds, or takes none: every prompt is one message of the user", g.Width))
+		}
+		return prompts.NewChatMaker(pl.Workload, a, salt, cal.Scale), cal.Scale.Overhead + 2*cal.Scale.PerMessage, nil
 	}
 	return nil, 0, usagef("--prompts %s: want %s or %s", p.kind, promptIDs, promptText)
 }
