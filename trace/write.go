@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/goccy/go-json"
-	"github.com/klauspost/compress/gzip"
 )
 
 // Sizes of Dynamo's jsonl_gz sink, in uncompressed bytes.
@@ -20,9 +19,6 @@ const (
 	DefaultRollBytes  = 256 << 20
 	DefaultFlushBytes = 1 << 20
 )
-
-// temporary ends the name of a segment that is not complete yet.
-const temporary = ".tmp"
 
 // Existing says what a Writer does when segments of its prefix are there already.
 type Existing uint8
@@ -51,11 +47,9 @@ type Writer struct {
 	prefix  string
 	options WriterOptions
 	index   int
-	file    *os.File // nil between segments
-	gz      *gzip.Writer
-	batch   []byte // whole lines that are not flushed yet
-	written int    // uncompressed bytes of the segment, batch included
-	first   *int64 // event time of the first record
+	segment *LineWriter // nil between segments
+	written int         // uncompressed bytes of the segment
+	first   *int64      // event time of the first record
 }
 
 // NewWriter returns a Writer for a prefix, from which a trailing .jsonl.gz or .jsonl is dropped. Files are made when
@@ -63,7 +57,6 @@ type Writer struct {
 func NewWriter(prefix string, options WriterOptions) (*Writer, error) {
 	w := &Writer{prefix: segmentPrefix(prefix), options: options}
 	w.options.RollBytes = cmp.Or(options.RollBytes, DefaultRollBytes)
-	w.options.FlushBytes = cmp.Or(options.FlushBytes, DefaultFlushBytes)
 	existing, err := w.existing()
 	if err != nil {
 		return nil, err
@@ -124,53 +117,30 @@ func (w *Writer) Write(r *Record) error {
 			return err
 		}
 	}
-	w.batch = append(append(w.batch, row...), '\n')
-	w.written += len(row) + 1
-	if len(w.batch) >= w.options.FlushBytes {
-		return w.Flush()
+	if w.segment == nil {
+		w.segment = NewLineWriter(w.name(w.index), w.options.FlushBytes)
 	}
-	return nil
+	w.written += len(row) + 1
+	return w.segment.Write(row)
 }
 
 // Flush writes what has gathered as one gzip member.
 func (w *Writer) Flush() error {
-	if len(w.batch) == 0 {
+	if w.segment == nil {
 		return nil
 	}
-	if w.file == nil {
-		f, err := os.Create(w.name(w.index) + temporary)
-		if err != nil {
-			return fmt.Errorf("writing trace: %w", err)
-		}
-		w.file = f
-	}
-	if w.gz == nil {
-		w.gz = gzip.NewWriter(w.file)
-	} else {
-		w.gz.Reset(w.file)
-	}
-	_, err := w.gz.Write(w.batch)
-	if err = errors.Join(err, w.gz.Close()); err != nil {
-		return fmt.Errorf("writing trace: %w", err)
-	}
-	w.batch = w.batch[:0]
-	return nil
+	return w.segment.Flush()
 }
 
-// finish flushes the segment and gives it its name.
+// finish completes the segment.
 func (w *Writer) finish() error {
-	if err := w.Flush(); err != nil || w.file == nil {
+	if w.segment == nil {
+		return nil
+	}
+	if err := w.segment.Close(); err != nil {
 		return err
 	}
-	err := w.file.Close()
-	name := w.file.Name()
-	w.file, w.written = nil, 0
-	if err == nil {
-		err = os.Rename(name, strings.TrimSuffix(name, temporary))
-	}
-	if err != nil {
-		return fmt.Errorf("writing trace: %w", err)
-	}
+	w.segment, w.written = nil, 0
 	w.index++
 	return nil
 }
@@ -191,9 +161,8 @@ func (w *Writer) Close() error {
 
 // Discard removes the segment that is not complete. Complete ones stay.
 func (w *Writer) Discard() {
-	if w.file != nil {
-		w.file.Close()
-		os.Remove(w.file.Name())
-		w.file, w.batch = nil, nil
+	if w.segment != nil {
+		w.segment.Discard()
+		w.segment = nil
 	}
 }
