@@ -21,6 +21,7 @@ var layers = map[string][]string{
 	"trace/hash":       {"trace/hash/..."},
 	"trace/report":     {},
 	"trace/wire":       {"trace", "trace/wire/..."},
+	"trace/events":     {"trace"},
 	"trace/compare":    {"trace", "trace/report"},
 	"trace/recorder":   {"trace", "trace/hash/...", "trace/wire/..."},
 	"trace/anonymize":  {"trace", "trace/hash/..."},

@@ -1,0 +1,231 @@
+// Package events reads and writes the sidecar of a run: what is in no request's record because it is not about a request,
+// such as the steps of engines, the KV blocks that kinds of programs hold, and the decisions of program schedulers.
+//
+// A sidecar NAME.events.jsonl.gz lies beside the trace of its run. Its first line is a Header, each further one an Event.
+// Events stand in the order in which they happened, with what takes time at its end. Times are integer nanoseconds since
+// the run began, as in the records' agentsim objects.
+package events
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Schema names the format in the header.
+const Schema = "agentsim.events.v1"
+
+// Suffix ends the names of sidecars; readers of traces pass such files over.
+const Suffix = ".events.jsonl.gz"
+
+// Origin is where the events come from.
+type Origin string
+
+// The origins.
+const (
+	Predicted Origin = "predicted" // by a simulation
+	Replayed  Origin = "replayed"  // read from servers that were driven
+)
+
+// Header says what the events are of.
+type Header struct {
+	Schema string `json:"schema"`
+	// Run is the name of the run.
+	Run    string `json:"run"`
+	Origin Origin `json:"origin"`
+	// EpochMs is time 0 of the run as a Unix time in ms: records of the same run count from there.
+	EpochMs int64 `json:"epoch_unix_ms"`
+	// BlockSize is the tokens of a KV block, 0 when it is not known.
+	BlockSize int      `json:"block_size,omitempty"`
+	Workers   []Worker `json:"workers"`
+}
+
+// Worker is one engine: a data-parallel rank of its own where a worker has several. Events and records name it by its
+// index. What is not known is 0.
+type Worker struct {
+	GPUs   int    `json:"gpus,omitempty"`
+	Blocks int    `json:"kv_blocks,omitempty"`
+	URL    string `json:"url,omitempty"`
+}
+
+// Event is one thing that happened at At; the field that is set says what.
+type Event struct {
+	At         time.Duration `json:"at_ns"`
+	Step       *Step         `json:"step,omitempty"`
+	Preemption *Preemption   `json:"preemption,omitempty"`
+	KV         *KV           `json:"kv,omitempty"`
+	Programs   *Programs     `json:"programs,omitempty"`
+	Decision   *Decision     `json:"decision,omitempty"`
+	Fault      *Fault        `json:"fault,omitempty"`
+	Gauge      *Gauge        `json:"gauge,omitempty"`
+}
+
+// Step is a step of an engine, or a run of Steps equal ones that follow each other without a pause: then none but the
+// first prefills, admits or evicts. It ended at the event's time and began Took earlier. Counts of tokens are of all Steps
+// together.
+type Step struct {
+	Worker int32         `json:"worker"`
+	Took   time.Duration `json:"took_ns"`
+	Steps  int64         `json:"steps"`
+	// Running is the requests that hold KV blocks, Waiting those in the engine's queue, both once the step was scheduled.
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+	// Prefill and Decode are the tokens computed in prefills and in decodes, Output those that clients get of both.
+	Prefill int64 `json:"prefill_tokens,omitempty"`
+	Decode  int64 `json:"decode_tokens,omitempty"`
+	Output  int64 `json:"output_tokens,omitempty"`
+	// Admitted is the requests that the step began. Of their Queried tokens the prefix cache had Hit.
+	Admitted int   `json:"admitted,omitempty"`
+	Queried  int64 `json:"queried_tokens,omitempty"`
+	Hit      int64 `json:"hit_tokens,omitempty"`
+	// Evicted is the cached KV blocks that were taken for other tokens.
+	Evicted int64 `json:"evicted_blocks,omitempty"`
+}
+
+// Mean is how long one of the steps took.
+func (s *Step) Mean() time.Duration { return s.Took / time.Duration(s.Steps) }
+
+// Preemption took the KV blocks from a running request, which goes back to its engine's queue. Request and session are
+// named as in the run's records.
+type Preemption struct {
+	Worker  int32  `json:"worker"`
+	Session string `json:"session"`
+	Request string `json:"request"`
+}
+
+// KV is a sample of what the KV blocks of a worker hold. Each block counts once, so the parts of Root and Subagent and
+// Cached add up to all blocks that are not empty.
+type KV struct {
+	Worker int32 `json:"worker"`
+	// Used is the blocks that running requests or pins refer to. All others that are not empty can be evicted.
+	Used int `json:"used"`
+	// Root and Subagent are the blocks of sessions of these kinds, Cached those of no session that goes on.
+	Root     Holding `json:"root"`
+	Subagent Holding `json:"subagent"`
+	Cached   int     `json:"cached"`
+}
+
+// Holding is KV blocks by the state of the sessions whose tokens they hold.
+type Holding struct {
+	Active int `json:"active"` // with a request at the router or at an engine
+	Acting int `json:"acting"` // between two turns: a tool runs
+	Paused int `json:"paused"` // held back by the program scheduler, or by a cap on programs
+}
+
+// Total is the blocks in all states.
+func (h Holding) Total() int { return h.Active + h.Acting + h.Paused }
+
+// Programs is a sample of the state of a whole run.
+type Programs struct {
+	// Live is the programs that have begun and not ended, Paused the sessions that the program scheduler has paused and
+	// the programs that wait for a cap.
+	Live   int `json:"live"`
+	Paused int `json:"paused"`
+	// Held is the requests that wait at program schedulers and caps, Queued those that wait in routers. Those in the
+	// queues of engines are Step.Waiting.
+	Held   int `json:"held"`
+	Queued int `json:"queued"`
+}
+
+// Decision is one of a program scheduler. Tokens are as its table counts them.
+type Decision struct {
+	// What was decided: admit, defer, pause, mark, resume, forced-resume, expire, migrate or rollback; Why says for
+	// which reason.
+	What string `json:"what"`
+	Why  string `json:"why"`
+	// Session is the program's, as named in the run's records. Request is "" when the decision is about a program without one.
+	Session string `json:"session"`
+	Request string `json:"request,omitempty"`
+	// Worker is the one in question, -1 for none: whom a pause relieves, where a resumed or migrating program goes.
+	Worker int32 `json:"worker"`
+	// Size is the program's. Used, Capacity and Room are the worker's before the decision; Room is what is left below the
+	// limit in question, negative beyond it.
+	Size     int64 `json:"size_tokens"`
+	Used     int64 `json:"used_tokens,omitempty"`
+	Capacity int64 `json:"capacity_tokens,omitempty"`
+	Room     int64 `json:"room_tokens,omitempty"`
+}
+
+// Fault takes a worker away (remove), or brings it back with an empty cache (return).
+type Fault struct {
+	Worker int32  `json:"worker"`
+	Action string `json:"action"`
+}
+
+// Gauge is a reading of a server's metrics. What it does not tell is nil. Those in tokens and Preemptions count since the
+// server began.
+type Gauge struct {
+	Worker        int32    `json:"worker"`
+	Running       *float64 `json:"running,omitempty"`
+	Waiting       *float64 `json:"waiting,omitempty"`
+	KVUtilization *float64 `json:"kv_utilization,omitempty"` // from 0 to 1
+	Queried       *float64 `json:"queried_tokens,omitempty"`
+	Hit           *float64 `json:"hit_tokens,omitempty"`
+	Prompt        *float64 `json:"prompt_tokens,omitempty"`
+	Generated     *float64 `json:"generated_tokens,omitempty"`
+	Preemptions   *float64 `json:"preemptions,omitempty"`
+}
+
+// maxWorkers bounds the workers of a run.
+const maxWorkers = 1 << 16
+
+func (h *Header) check() error {
+	switch {
+	case h.Schema != Schema:
+		return fmt.Errorf("schema is %.40q, want %q", h.Schema, Schema)
+	case len(h.Workers) > maxWorkers:
+		return fmt.Errorf("%d workers are more than %d", len(h.Workers), maxWorkers)
+	}
+	return nil
+}
+
+// errNoKind says that an event is of no kind that is known here.
+var errNoKind = errors.New("no known kind of event")
+
+// check verifies what readers rely on: one kind, workers of the header, and counts and times that are not negative.
+func (e *Event) check(workers int) error {
+	kinds, worker, least := 0, int32(-1), int64(e.At)
+	of := func(w int32, counts ...int64) {
+		kinds++
+		worker = max(worker, w)
+		for _, n := range append(counts, int64(w)) {
+			least = min(least, n)
+		}
+	}
+	if s := e.Step; s != nil {
+		of(s.Worker, int64(s.Took), s.Steps-1, int64(s.Running), int64(s.Waiting), s.Prefill, s.Decode, s.Output, int64(s.Admitted),
+			s.Queried, s.Hit, s.Evicted, int64(e.At-s.Took))
+	}
+	if p := e.Preemption; p != nil {
+		of(p.Worker)
+	}
+	if k := e.KV; k != nil {
+		of(k.Worker, int64(k.Used), int64(k.Cached), int64(k.Root.Active), int64(k.Root.Acting), int64(k.Root.Paused),
+			int64(k.Subagent.Active), int64(k.Subagent.Acting), int64(k.Subagent.Paused))
+	}
+	if p := e.Programs; p != nil {
+		of(0, int64(p.Live), int64(p.Paused), int64(p.Held), int64(p.Queued))
+		worker = -1
+	}
+	if d := e.Decision; d != nil {
+		of(max(d.Worker, 0))
+		worker = d.Worker
+	}
+	if f := e.Fault; f != nil {
+		of(f.Worker)
+	}
+	if g := e.Gauge; g != nil {
+		of(g.Worker)
+	}
+	switch {
+	case kinds == 0:
+		return errNoKind
+	case kinds > 1:
+		return fmt.Errorf("%d kinds of event in one", kinds)
+	case least < 0:
+		return errors.New("a time or count is out of range")
+	case int(worker) >= workers:
+		return fmt.Errorf("worker %d is none of the %d in the header", worker, workers)
+	}
+	return nil
+}
