@@ -172,6 +172,7 @@ func (r *run) complete(l *live, end time.Duration) {
 	inst.record.Queued += rec.Admitted - rec.Arrival - rec.Held
 	inst.record.Paused += rec.Held
 	r.holdContext(l, true)
+	r.journal.completed(l)
 	r.retain(l)
 	r.end(l, true)
 	r.callEnded(inst, call, end)
@@ -285,6 +286,7 @@ func (r *run) programEnded(inst *instance, end time.Duration) {
 	r.fruitless++
 	r.living--
 	r.dropContexts(inst)
+	r.journal.forget(inst)
 	r.open(inst)
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)

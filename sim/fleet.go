@@ -123,7 +123,7 @@ func (f *fleet) mark(worker int) {
 }
 
 // schedule starts the next steps of all dirty engines, in order of worker. All ranks of a group are dirty, or none.
-func (f *fleet) schedule(now time.Duration, each func([]engine.Outcome)) error {
+func (f *fleet) schedule(now time.Duration, each func(worker int, outcomes []engine.Outcome)) error {
 	slices.Sort(f.dirty)
 	for _, w := range f.dirty {
 		f.marked[w] = false
@@ -131,7 +131,7 @@ func (f *fleet) schedule(now time.Duration, each func([]engine.Outcome)) error {
 		if err != nil {
 			return err
 		}
-		each(outcomes)
+		each(w, outcomes)
 		if size := f.plan.Parallelism.Data; f.groups != nil && ((w+1)%size == 0 || w+1 == len(f.engines)) {
 			f.groups[w/size].Start()
 		}

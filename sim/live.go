@@ -297,6 +297,10 @@ func (s *Service) lost(l *live) {
 	s.Cancel(l.asked)
 }
 
+func (s *Service) preempted(*live) {}
+
+func (s *Service) scheduled(int) {}
+
 func (s *Service) stepped(worker int) { s.tokens[worker] = s.now }
 
 func (s *Service) cached(ev kvcache.Event) {

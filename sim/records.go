@@ -84,10 +84,7 @@ func toolRecord(w *trace.Workload, s *trace.Session, t trace.ToolSpan) *trace.Re
 func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 	c := &w.Calls[q.Turn]
 	t := c.Turn
-	suffix := ""
-	if q.Copy > 0 {
-		suffix = fmt.Sprintf("#%d", q.Copy)
-	}
+	suffix := copySuffix(q.Copy)
 	arrival, end := max(q.Arrival, 0), q.End
 	if end == report.None {
 		end = arrival
@@ -163,6 +160,14 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 		AgentContext: &trace.AgentContext{SessionID: t.Session.ID + suffix, ParentSessionID: parent, InputTrigger: t.Trigger, SessionFinal: t.Final},
 		Request:      req,
 	}
+}
+
+// copySuffix ends the ids of a repetition of a program.
+func copySuffix(copy uint32) string {
+	if copy == 0 {
+		return ""
+	}
+	return fmt.Sprintf("#%d", copy)
 }
 
 // hasher makes the prompt hashes of predicted requests.

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/sim/kvcache"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/events"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	Observe   func(Event)
 	// Ticks, when set, is shown the table of a frontend before and after each of its ticks. It must not change it.
 	Ticks func(frontend int, at time.Duration, before bool, t *thunderagent.Table)
+	// Events, when set, gets the events of the run for its sidecar, in order.
+	Events func(*events.Event)
 	// Samples is the most samples of the run's state to take, for Result.Series; 0 takes none.
 	Samples int
 	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
@@ -43,6 +46,7 @@ type run struct {
 	*service
 	continuum *continuum // nil: none
 	sampler   *sampler   // nil: none
+	journal   *journal   // nil: none
 	living    int        // programs that have begun and not ended
 	finals    marks      // whether the trace marks the ends of sessions
 	parents   []int32    // by session: its parent, or itself
@@ -75,7 +79,10 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	}
 	r := &run{arrivals: newArrivals(p, w), parents: w.Parents(), w: w, options: o,
 		result: &Result{Plan: p, Workload: w, Gaps: new(report.Gaps)}}
-	seen := watch{decisions: o.Decisions, ticks: o.Ticks}
+	seen := watch{decisions: r.decided, ticks: o.Ticks}
+	if o.Decisions == nil && o.Events == nil {
+		seen.decisions = nil
+	}
 	if o.Observe != nil {
 		seen.tell = r.tell
 	}
@@ -91,6 +98,9 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 		if p.continuum() {
 			r.continuum = newContinuum(p)
 		}
+	}
+	if o.Events != nil {
+		r.journal = newJournal(r)
 	}
 	if p.Load.Duration > 0 {
 		r.stop = p.Load.Warmup + p.Load.Duration
@@ -180,6 +190,7 @@ func (r *run) loop(ctx context.Context) error {
 			return fmt.Errorf("the clock overflows after %v: times of the trace or of the load are too long", r.now)
 		}
 		r.sample(at)
+		r.journal.sample(at)
 		r.now = at
 		r.endSteps()
 		if len(r.borders) > 0 && r.borders[0] == r.now {
@@ -221,14 +232,32 @@ func (r *run) firstToken(l *live) {
 	if rec := &r.requests[l.record]; l.Output > 0 && rec.FirstToken == report.None {
 		rec.FirstToken = r.now + r.plan.Cost.TokenDelay()
 	}
+	r.journal.firstToken(l)
 }
 
 func (r *run) finished(l *live) {
 	r.complete(l, r.now+r.plan.Cost.TokenDelay()*time.Duration(l.Output))
 }
 
+// preempted notes that a request waits again.
+func (r *run) preempted(l *live) { r.journal.preempted(l) }
+
+// scheduled notes that an engine begins a step.
+func (r *run) scheduled(worker int) { r.journal.begin(worker) }
+
+// decided passes a decision on.
+func (r *run) decided(e thunderagent.Event) {
+	if r.options.Decisions != nil {
+		r.options.Decisions(e)
+	}
+	r.journal.decided(&e)
+}
+
 // stepped passes the borders of the window that are behind an engine.
-func (r *run) stepped(worker int) { r.passBorders(worker) }
+func (r *run) stepped(worker int) {
+	r.journal.end(worker)
+	r.passBorders(worker)
+}
 
 // cached is for clients whose tree of prompts grows.
 func (r *run) cached(kvcache.Event) {}
@@ -252,6 +281,7 @@ func (r *run) passBorders(worker int) {
 		*passed = 1
 		e.Restart(r.now)
 		e.Gaps = r.result.Gaps
+		r.journal.count(worker)
 	}
 	if *passed == 1 && w != (report.Window{}) && r.now >= w.To {
 		*passed = 2
@@ -262,6 +292,7 @@ func (r *run) passBorders(worker int) {
 
 // admitted notes the first admission of a request.
 func (r *run) admitted(l *live) {
+	r.journal.admitted(l)
 	rec := &r.requests[l.record]
 	if rec.Admitted != report.None {
 		return
@@ -290,6 +321,7 @@ func (r *run) handle(e event) {
 		r.dispatch(e)
 	case evFault:
 		r.strike(r.plan.Faults[e.call])
+		r.journal.fault(r.plan.Faults[e.call])
 	}
 }
 
@@ -352,6 +384,7 @@ func (r *run) finish() *Result {
 		r.sample(r.now + 1)
 		res.Series = &r.sampler.Series
 	}
+	r.journal.take(r.now)
 	for i, e := range r.engines {
 		if r.passed[i] == 1 { // the run ended first
 			res.Engines[i] = e.Close(r.now)

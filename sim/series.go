@@ -83,12 +83,18 @@ func (r *run) holdContext(l *live, ended bool) {
 	tokens := int64(l.Input)
 	if ended {
 		tokens += int64(l.Output)
-		c := &r.w.Calls[l.call]
-		if turns := r.w.Sessions[c.Session].Turns; len(turns) > 0 && turns[len(turns)-1] == c.Turn {
+		if r.endsSession(l) {
 			tokens = 0
 		}
 	}
 	r.sampler.hold(l.Session, tokens)
+}
+
+// endsSession tells whether a request is the last of its session.
+func (r *run) endsSession(l *live) bool {
+	c := &r.w.Calls[l.call]
+	turns := r.w.Sessions[c.Session].Turns
+	return len(turns) > 0 && turns[len(turns)-1] == c.Turn
 }
 
 // dropContexts forgets the contexts of a program that has ended.

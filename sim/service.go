@@ -31,10 +31,12 @@ type service struct {
 type client interface {
 	placed(l *live)              // it goes to the engine l.worker
 	admitted(l *live)            // an engine has begun it, for the first time or again
+	preempted(l *live)           // an engine has taken its KV blocks
 	firstToken(l *live)          // its prefill has ended, for the first time or again
 	finished(l *live)            // its last token came out
 	refused(l *live, why string) // no worker takes it
 	lost(l *live)                // its worker is gone
+	scheduled(worker int)        // an engine has filled its next step, if there is anything to do
 	stepped(worker int)          // an engine is at a step boundary
 	cached(ev kvcache.Event)     // blocks entered or left a cache
 }
@@ -184,11 +186,11 @@ func (s *service) boundary() error {
 			s.drain()
 		}
 	}
-	return s.schedule(s.now, s.scheduled)
+	return s.schedule(s.now, s.begun)
 }
 
-// scheduled tells of admissions.
-func (s *service) scheduled(outcomes []engine.Outcome) {
+// begun tells what the scheduling of a step did.
+func (s *service) begun(worker int, outcomes []engine.Outcome) {
 	for _, o := range outcomes {
 		l := s.lives[o.Request.ID]
 		if l.gone {
@@ -199,6 +201,9 @@ func (s *service) scheduled(outcomes []engine.Outcome) {
 		}
 		if o.Kind == engine.Admitted {
 			s.client.admitted(l)
+		} else {
+			s.client.preempted(l)
 		}
 	}
+	s.client.scheduled(worker)
 }

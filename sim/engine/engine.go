@@ -169,6 +169,7 @@ type cache interface {
 	Finish(t *kvcache.Table, tokens int32)
 	Release(t *kvcache.Table)
 	Warm(path []trace.Span, blocks int32) int
+	Claim(path []trace.Span, claims kvcache.Claims) int
 	Flush()
 	Check() error
 }

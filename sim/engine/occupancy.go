@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
+)
 
 // Occupancy integrates the KV blocks of a cache over time: what is in use, what is free but still holds tokens, and the
 // rest of the capacity, which holds nothing. All but Time are block-seconds.
@@ -22,6 +27,22 @@ func (e *Engine) Blocks(now time.Duration) (used, pinned, cached int) {
 	}
 	used = e.kv.Used() + grown
 	return used, min(e.pins.blocks, used), e.kv.Cached()
+}
+
+// Held is the number of KV blocks that a request refers to; others may refer to the same.
+func (e *Engine) Held(r *Request) int { return e.kv.Held(&r.table) }
+
+// PinnedBy is that of a session's pin.
+func (e *Engine) PinnedBy(session uint64) int {
+	if p := e.pins.of[session]; p != nil {
+		return p.blocks
+	}
+	return 0
+}
+
+// Claim claims the blocks that a path would find cached and nobody refers to, and returns their number.
+func (e *Engine) Claim(path []trace.Span, claims kvcache.Claims) int {
+	return e.cache.Claim(path, claims)
 }
 
 // Decode is the decodes' part of Used.

@@ -53,6 +53,12 @@ func (w *twins) compare() error {
 			return err
 		}
 	}
+	claims, claimed := Claims{}, map[slot]bool{}
+	for i, path := range w.paths {
+		if err := same(fmt.Sprintf("claims of path %d", i), c.Claim(path, claims), w.slow.claim(path, claimed)); err != nil {
+			return err
+		}
+	}
 	if err := same("referenced cached blocks", c.Referenced(), w.slow.referenced()); err != nil {
 		return err
 	}

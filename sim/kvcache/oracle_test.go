@@ -80,6 +80,18 @@ func (p *blockPool) lookup(path []trace.Span, limit int32) int32 {
 	return limit
 }
 
+// claim counts the leading cached blocks of the path that nobody refers to, each once.
+func (p *blockPool) claim(path []trace.Span, claimed map[slot]bool) int {
+	count := 0
+	for i := range p.lookup(path, path[len(path)-1].To) {
+		if s, _ := slotAt(path, i); !claimed[s] && p.blocks[p.cached[s][0]].refs == 0 {
+			claimed[s] = true
+			count++
+		}
+	}
+	return count
+}
+
 // take pops the head of the free queue; what it held leaves the cache (get_new_blocks).
 func (p *blockPool) take() int {
 	for c := range p.queues {

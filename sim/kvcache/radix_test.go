@@ -80,6 +80,41 @@ func TestRadixEvictsLeaves(t *testing.T) {
 	}
 }
 
+// TestRadixClaims: what nobody has locked counts once for all paths, and counting is no access.
+func TestRadixClaims(t *testing.T) {
+	r := newRadix(t, 1, 15)
+	fork := func(id trace.NodeID, at, to int32) []trace.Span {
+		return append(own(1, at), trace.Span{Key: trace.MakeKey(id, 0), From: at, To: to})
+	}
+	for _, path := range [][]trace.Span{own(1, 6), fork(2, 4, 9), fork(3, 2, 5)} { // node 1 is cut at 4 and at 2
+		table, _ := compute(t, r, path, path[len(path)-1].To)
+		r.Finish(table, path[len(path)-1].To)
+	}
+	held, _ := compute(t, r, fork(4, 2, 3), 3) // locks the first 2 blocks of node 1
+	claims := Claims{}
+	for _, q := range []struct {
+		path []trace.Span
+		want int
+	}{
+		{fork(2, 4, 7), 2 + 3}, // blocks 2 and 3 of node 1 and what the path has of node 2
+		{own(1, 6), 2},
+		{fork(3, 2, 9), 3},
+		{fork(2, 4, 9), 2},
+		{fork(5, 2, 9), 0},
+		{own(6, 3), 0},
+	} {
+		if got := r.Claim(q.path, claims); got != q.want {
+			t.Errorf("%v claims %d blocks, want %d", q.path, got, q.want)
+		}
+	}
+	wantCounts(t, r, "all claimed", 0, 2+3+2+2+3)
+	r.Finish(held, 3)
+	r.Evict(1) // node 1 from 4 on is the oldest leaf, though it was claimed after others
+	if n := r.Claim(own(1, 6), Claims{}); n != 4 {
+		t.Errorf("after the eviction %d blocks of the oldest path are left, want 4", n)
+	}
+}
+
 // TestRadixMatchRefreshes: a match makes what it finds the most recently used, even when nothing comes of it.
 func TestRadixMatchRefreshes(t *testing.T) {
 	r := newRadix(t, 1, 10)

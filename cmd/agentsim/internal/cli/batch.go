@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/events"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -26,6 +29,7 @@ type batch struct {
 	options   sim.Options
 	jobs      int
 	traces    bool   // keep results for writing traces
+	events    string // folder for sidecars of events; "" none
 	sampled   bool   // sample the state of the rows over time
 	explain   string // what is to be explained; "" nothing
 	rows      int
@@ -43,6 +47,7 @@ type batch struct {
 type cell struct {
 	plan     *sim.Plan
 	row      int
+	file     string // begins the names of its files; "" where it has none
 	axes     []report.Axis
 	bound    string // "none" or "all" for a cell that bounds a row
 	auto     bool   // router.max_programs is to be searched for
@@ -244,7 +249,7 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 		if b.sampled && c.bound == "" && c.plan.Seed == b.firstSeed(c.row) {
 			options.Samples = maxSamples
 		}
-		b.inTurn(func() { result, err = sim.Run(ctx, c.workload.workload, c.plan, options) })
+		b.inTurn(func() { result, err = b.runCell(ctx, c, options) })
 	}
 	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())
 	if c.err = cmp.Or(err, encodeErr); c.err != nil {
@@ -277,6 +282,38 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 	}
 	if b.traces {
 		c.result = result
+	}
+}
+
+// runCell simulates a cell, and writes its events if they are asked for.
+func (b *batch) runCell(ctx context.Context, c *cell, options sim.Options) (*sim.Result, error) {
+	if b.events == "" || c.file == "" {
+		return sim.Run(ctx, c.workload.workload, c.plan, options)
+	}
+	if err := os.MkdirAll(b.events, 0o755); err != nil {
+		return nil, fmt.Errorf("making the output folder: %w", err)
+	}
+	w, err := events.Create(filepath.Join(b.events, c.file+events.Suffix), c.plan.Header(c.workload.workload.Capture.Epoch))
+	if err != nil {
+		return nil, err
+	}
+	options.Events = w.Write
+	result, err := sim.Run(ctx, c.workload.workload, c.plan, options)
+	if err != nil {
+		w.Discard()
+		return nil, err
+	}
+	return result, w.Close()
+}
+
+// nameFiles gives the cells whose files -o writes, of each row the one with the first seed, their names.
+func (b *batch) nameFiles() {
+	taken, seen := map[string]bool{}, map[int]bool{}
+	for _, c := range b.cells {
+		if !seen[c.row] && c.bound == "" {
+			seen[c.row] = true
+			c.file = unique(fileName(c.plan.Name), taken)
+		}
 	}
 }
 

@@ -76,23 +76,19 @@ func (o output) writeFolder(rep *report.Report, b *batch) error {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return fmt.Errorf("making the output folder: %w", err)
 	}
-	names := map[string]bool{}
-	seen := map[int]bool{}
 	for _, c := range b.cells {
-		if seen[c.row] || c.bound != "" {
+		if c.file == "" {
 			continue
 		}
-		seen[c.row] = true
-		name := unique(fileName(c.plan.Name), names)
 		text, err := yaml.Marshal(c.plan.Deployment)
 		if err != nil {
 			return fmt.Errorf("encoding the config of %q: %w", c.plan.Name, err)
 		}
-		if err := writeFile(filepath.Join(o.dir, name+".config.yaml"), text); err != nil {
+		if err := writeFile(filepath.Join(o.dir, c.file+".config.yaml"), text); err != nil {
 			return err
 		}
 		if b.traces && c.result != nil {
-			if err := writeTrace(filepath.Join(o.dir, name+".trace"), c.result); err != nil {
+			if err := writeTrace(filepath.Join(o.dir, c.file+".trace"), c.result); err != nil {
 				return err
 			}
 		}

@@ -28,6 +28,7 @@ type predict struct {
 	outDir   string
 	html     string
 	traces   bool
+	events   bool
 	json     bool
 	force    bool
 	strict   bool
@@ -122,6 +123,7 @@ why; 130 interrupted.`,
 	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
 	f.StringVar(&p.html, "html", "", "write a page with charts and tables to `FILE`; it needs no other file and no network")
 	f.BoolVar(&p.traces, "traces", false, "with -o: also write each run's predicted trace")
+	f.BoolVar(&p.events, "events", false, "with -o: also write each run's engine steps, KV use, preemptions and scheduler decisions (NAME.events.jsonl.gz)")
 	f.StringVar(&p.explain, "explain", "", "`WHAT` to explain instead of the table: the id of a session or request, the number of a program (from 0), or the program scheduler's busiest tick (tick) or the one at a time (tick=1234s)")
 	f.BoolVar(&p.json, "json", false, "print report.json instead of the table; with --explain, that as JSON")
 	f.BoolVar(&p.force, "force", false, "overwrite results of -o and --html")
@@ -147,6 +149,9 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 	}
 	if p.traces && p.outDir == "" {
 		return usagef("--traces needs an output folder: -o DIR")
+	}
+	if p.events && p.outDir == "" {
+		return usagef("--events needs an output folder: -o DIR")
 	}
 	deployments, err := p.deployments()
 	if err != nil {
@@ -346,6 +351,10 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		if err := b.addBounds(); err != nil {
 			return nil, usagef("%w", err)
 		}
+	}
+	b.nameFiles()
+	if p.events {
+		b.events = p.outDir
 	}
 	return b, nil
 }
