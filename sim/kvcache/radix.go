@@ -101,8 +101,12 @@ func (r *Radix) Evict(want int) {
 	}
 }
 
-// Flush evicts all blocks that nobody refers to.
-func (r *Radix) Flush() { r.Evict(r.Blocks + 1) }
+// Flush drops all blocks that nobody refers to. They are not taken for other tokens, so they do not count as evicted.
+func (r *Radix) Flush() {
+	evicted := r.Evicted
+	r.Evict(r.Blocks + 1)
+	r.Evicted = evicted
+}
 
 // Take takes n fresh blocks.
 func (r *Radix) Take(n int) { r.fresh -= n }
