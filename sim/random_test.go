@@ -227,7 +227,8 @@ func (x experiment) run() error {
 		return err
 	}
 	var accounts error
-	again, err := Run(context.Background(), w, p, Options{Observe: func(Event) {}, Ticks: func(_ int, at time.Duration, before bool, t *thunderagent.Table) {
+	audit := newAudit(p)
+	again, err := Run(context.Background(), w, p, Options{Observe: func(Event) {}, Events: audit.note, Ticks: func(_ int, at time.Duration, before bool, t *thunderagent.Table) {
 		if e := checkAccounts(p, at, t); e != nil && accounts == nil {
 			accounts = e
 		}
@@ -245,7 +246,7 @@ func (x experiment) run() error {
 	if err := report.CheckRequests(res.Requests); err != nil {
 		return err
 	}
-	return errors.Join(addUp(res), withinCapacity(res), res.Report(nil, nil).Check())
+	return errors.Join(addUp(res), withinCapacity(res), res.Report(nil, nil).Check(), audit.agrees(res))
 }
 
 // checkAccounts tells whether a table charges its workers with just what its programs hold.

@@ -73,6 +73,23 @@ type run struct {
 // Run simulates a workload on a deployment. It fails when the context ends or the simulation cannot go on; the error
 // names what is stuck.
 func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, error) {
+	r, err := newRun(w, p, o)
+	if err != nil {
+		return nil, err
+	}
+	r.openDoors()
+	err = r.loop(ctx)
+	if err == nil && o.Check {
+		err = r.checkRequests()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("simulating deployment %q: %w", p.Name, err)
+	}
+	return r.finish(), nil
+}
+
+// newRun returns a run in which nothing has happened.
+func newRun(w *trace.Workload, p *Plan, o Options) (*run, error) {
 	nodes := w.Nodes()
 	if o.private {
 		nodes = 0
@@ -115,15 +132,7 @@ func Run(ctx context.Context, w *trace.Workload, p *Plan, o Options) (*Result, e
 	for i := range r.passed {
 		r.passBorders(i) // at 0 already where there is no warm-up
 	}
-	r.openDoors()
-	err = r.loop(ctx)
-	if err == nil && o.Check {
-		err = r.checkRequests()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("simulating deployment %q: %w", p.Name, err)
-	}
-	return r.finish(), nil
+	return r, nil
 }
 
 // openDoors schedules the first programs.
