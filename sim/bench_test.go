@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/convert"
+	"github.com/agentsim/agentsim/trace/events"
 	"github.com/agentsim/agentsim/trace/synth"
 )
 
@@ -38,6 +39,22 @@ func BenchmarkThunderAgent(b *testing.B) {
 				benchmarkRun(b, c, d, "turn")
 			})
 		}
+	}
+}
+
+// BenchmarkEvents simulates the same programs behind ThunderAgent under pressure, without events and with them.
+func BenchmarkEvents(b *testing.B) {
+	for _, told := range []bool{false, true} {
+		b.Run(fmt.Sprintf("told=%v", told), func(b *testing.B) {
+			c, d := shortPrograms(b, 100_000)
+			d.Router.Policy = "thunderagent"
+			o, n := Options{}, 0
+			if told {
+				o.Events = func(*events.Event) { n++ }
+			}
+			benchmarkOptions(b, c, d, "turn", o)
+			b.ReportMetric(float64(n)/float64(b.N), "events")
+		})
 	}
 }
 
@@ -101,6 +118,11 @@ func BenchmarkMooncake(b *testing.B) {
 // benchmarkRun times the simulation alone: not the reading, not the compiling.
 func benchmarkRun(b *testing.B, c *trace.Capture, d Deployment, unit string) {
 	b.Helper()
+	benchmarkOptions(b, c, d, unit, Options{})
+}
+
+func benchmarkOptions(b *testing.B, c *trace.Capture, d Deployment, unit string, o Options) {
+	b.Helper()
 	if err := c.Link(); err != nil {
 		b.Fatal(err)
 	}
@@ -114,7 +136,7 @@ func benchmarkRun(b *testing.B, c *trace.Capture, d Deployment, unit string) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Run(context.Background(), w, p, Options{}); err != nil {
+		if _, err := Run(context.Background(), w, p, o); err != nil {
 			b.Fatal(err)
 		}
 	}

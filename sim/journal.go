@@ -205,7 +205,8 @@ func (j *journal) take(at time.Duration) {
 	for worker, kv := range j.blocks(at) {
 		if kv != j.kv[worker] {
 			j.kv[worker] = kv
-			j.r.options.Events(&events.Event{At: at, KV: &kv})
+			told := kv
+			j.r.options.Events(&events.Event{At: at, KV: &told})
 		}
 	}
 }

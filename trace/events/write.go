@@ -22,12 +22,11 @@ func Create(path string, h Header) (*Writer, error) {
 	if h.Workers == nil {
 		h.Workers = []Worker{}
 	}
-	err := h.check()
-	if err == nil {
-		err = w.line(h)
+	if err := h.check(); err != nil {
+		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("writing events %s: %w", path, err)
+	if err := w.line(h); err != nil {
+		return nil, err
 	}
 	return w, nil
 }
@@ -42,7 +41,7 @@ func (w *Writer) Write(e *Event) {
 func (w *Writer) line(v any) error {
 	text, err := json.MarshalWithOption(v, json.DisableHTMLEscape())
 	if err != nil {
-		return err
+		return fmt.Errorf("writing %s: %w", w.path, err)
 	}
 	return w.lines.Write(text)
 }
@@ -54,9 +53,8 @@ func (w *Writer) Close() error {
 	}
 	if w.err != nil {
 		w.lines.Discard()
-		return fmt.Errorf("writing events %s: %w", w.path, w.err)
 	}
-	return nil
+	return w.err
 }
 
 // Discard removes the file, which is not complete.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/agentsim/agentsim/cmd/agentsim/internal/cli"
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 //	refuses PATTERN agentsim ...    run a command that must be refused; see refuses
 //	json FILE PATH VALUE            compare one value of a JSON file, such as runs.0.requests.total 5
 //	same FILE FILE PATH...          compare values of two JSON files
+//	gunzip FILE                     decompress a file to stdout
 //	geturl VARIABLE URLFILE         set a variable to the URL that a server of the script wrote
 //	http STATUS URLFILE PATH [BODY] [NAME:VALUE]...
 //	                                wait for a server that writes its URL to a file, and send a request with headers; the
@@ -58,9 +60,20 @@ func TestScripts(t *testing.T) {
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/traces"))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "refuses": refuses, "json": jsonValue, "same": same, "http": httpRequest, "geturl": getURL,
+			"exits": exits, "refuses": refuses, "json": jsonValue, "same": same, "http": httpRequest, "geturl": getURL, "gunzip": gunzip,
 		},
 	})
+}
+
+// gunzip prints a gzip file.
+func gunzip(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gunzip FILE")
+	}
+	r, err := gzip.NewReader(strings.NewReader(ts.ReadFile(args[0])))
+	ts.Check(err)
+	_, err = io.Copy(ts.Stdout(), r)
+	ts.Check(err)
 }
 
 // getURL sets a variable to the URL that a server of the script wrote into a file.
