@@ -149,4 +149,22 @@ func TestMetricsOfServers(t *testing.T) {
 	if !got.Restarted || got.HitRate.Value != 80.0/160 || got.Running.Max.Value != 3 || got.Running.Mean.Value != 2 || got.KVUtilization.Max.Value != 0.6 || got.Preemptions.Known {
 		t.Errorf("%+v", got)
 	}
+
+	// The same, reading by reading; the first was before what counts as the beginning.
+	first := true
+	begun := time.Now().Add(-time.Hour)
+	for e := range watch.Events(begun) {
+		if g := e.Gauge; g.Worker != 0 || g.Preemptions != nil || first && (*g.Queried != 110 || *g.Running != 1) || e.At < 59*time.Minute {
+			t.Errorf("at %v: %+v", e.At, g)
+		}
+		first = false
+	}
+	for e := range watch.Events(begun.Add(2 * time.Hour)) {
+		if e.At != 0 {
+			t.Errorf("a reading of before the replay is at %v", e.At)
+		}
+	}
+	if h := watch.Header(7); first || h.EpochMs != 7 || len(h.Workers) != 2 || h.Workers[1].URL != "http://127.0.0.1:1" {
+		t.Errorf("header %+v, and are there events: %v", h, !first)
+	}
 }

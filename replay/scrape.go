@@ -58,8 +58,14 @@ var metricNames = map[string]int{
 	"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": energy,
 }
 
-// sample is one reading of a server's metrics, summed over labels. What it does not tell is NaN.
+// sample is the figures of a server's metrics, summed over labels. What they do not tell is NaN.
 type sample [figures]float64
+
+// reading is a sample and when it had come.
+type reading struct {
+	at time.Time
+	sample
+}
 
 // shares are the figures of which the series of several engines are averaged, not added.
 var shares = []int{kvUtilization, gpuUtilization}
@@ -122,15 +128,15 @@ type Watch struct {
 	path     string
 	cancel   context.CancelFunc
 	finished sync.WaitGroup
-	samples  [][]sample // by server
+	readings [][]reading // by server
 }
 
 // NewWatch reads the metrics of every server once, and then every so often until Stop. A server without metrics is left
 // alone.
 func NewWatch(ctx context.Context, c *client.Client, path string, every time.Duration) *Watch {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &Watch{client: c, path: path, cancel: cancel, samples: make([][]sample, c.Servers())}
-	for server := range w.samples {
+	w := &Watch{client: c, path: path, cancel: cancel, readings: make([][]reading, c.Servers())}
+	for server := range w.readings {
 		if w.read(ctx, server) {
 			w.finished.Go(func() { w.keepReading(ctx, server, every) })
 		}
@@ -156,7 +162,7 @@ func (w *Watch) read(ctx context.Context, server int) bool {
 	if err != nil {
 		return false
 	}
-	w.samples[server] = append(w.samples[server], parseMetrics(text))
+	w.readings[server] = append(w.readings[server], reading{time.Now(), parseMetrics(text)})
 	return true
 }
 
@@ -165,22 +171,22 @@ func (w *Watch) Stop() []report.Server {
 	w.cancel()
 	w.finished.Wait()
 	var list []report.Server
-	for server, samples := range w.samples {
-		if len(samples) == 0 {
+	for server, readings := range w.readings {
+		if len(readings) == 0 {
 			continue
 		}
 		w.read(context.Background(), server)
-		list = append(list, sumUp(w.client.Base(server), w.samples[server]))
+		list = append(list, sumUp(w.client.Base(server), w.readings[server]))
 	}
 	return list
 }
 
 // sumUp sums the readings of a server up.
-func sumUp(url string, samples []sample) report.Server {
+func sumUp(url string, readings []reading) report.Server {
 	var delta [counters]report.Figure
-	s := report.Server{URL: url, Readings: int64(len(samples))}
+	s := report.Server{URL: url, Readings: int64(len(readings))}
 	for f := range delta {
-		delta[f] = growth(samples, f, &s.Restarted)
+		delta[f] = growth(readings, f, &s.Restarted)
 	}
 	s.PromptTokens, s.GeneratedTokens, s.Preemptions = delta[promptTokens], delta[generatedTokens], delta[preemptions]
 	if e := delta[energy]; e.Known {
@@ -197,17 +203,17 @@ func sumUp(url string, samples []sample) report.Server {
 		figure int
 		to     *report.Gauge
 	}{{running, &s.Running}, {waiting, &s.Waiting}, {kvUtilization, &s.KVUtilization}, {gpuUtilization, &s.GPUUtilization}, {power, &s.PowerW}} {
-		*g.to = gauge(samples, g.figure)
+		*g.to = gauge(readings, g.figure)
 	}
 	return s
 }
 
 // growth is how far a counter grew. Where it fell the server was restarted and counts from 0.
-func growth(samples []sample, f int, restarted *bool) report.Figure {
+func growth(readings []reading, f int, restarted *bool) report.Figure {
 	total, before := 0.0, math.NaN()
 	seen := 0
-	for i := range samples {
-		now := samples[i][f]
+	for i := range readings {
+		now := readings[i].sample[f]
 		if math.IsNaN(now) {
 			continue
 		}
@@ -228,10 +234,10 @@ func growth(samples []sample, f int, restarted *bool) report.Figure {
 	return report.Known(total)
 }
 
-func gauge(samples []sample, f int) report.Gauge {
+func gauge(readings []reading, f int) report.Gauge {
 	var values []float64
-	for i := range samples {
-		if v := samples[i][f]; !math.IsNaN(v) {
+	for i := range readings {
+		if v := readings[i].sample[f]; !math.IsNaN(v) {
 			values = append(values, v)
 		}
 	}

@@ -24,6 +24,6 @@ func FuzzParseMetrics(f *testing.F) {
 				t.Errorf("figure %d is infinite", i)
 			}
 		}
-		sumUp("u", []sample{s, s})
+		sumUp("u", []reading{{sample: s}, {sample: s}})
 	})
 }

@@ -46,7 +46,7 @@ func (a *audit) add(e *events.Event) error {
 	switch {
 	case e.Step != nil:
 		s := e.Step
-		if e.At-s.Took < a.ended[s.Worker] || s.Took <= 0 || s.Steps < 1 || s.Steps > 1 && s.Prefill+s.Evicted > 0 && s.Steps > s.Decode {
+		if e.At-s.Took < a.ended[s.Worker] || s.Took <= 0 || s.Steps < 1 || s.Steps > 1 && s.Prefill > 0 {
 			return fmt.Errorf("the step before ended at %v: %+v", a.ended[s.Worker], *s)
 		}
 		a.ended[s.Worker] = e.At

@@ -32,7 +32,7 @@ type Options struct {
 	Observe   func(Event)
 	// Ticks, when set, is shown the table of a frontend before and after each of its ticks. It must not change it.
 	Ticks func(frontend int, at time.Duration, before bool, t *thunderagent.Table)
-	// Events, when set, gets the events of the run for its sidecar, in order.
+	// Events, when set, gets the events of the whole run for its sidecar, in order.
 	Events func(*events.Event)
 	// Samples is the most samples of the run's state to take, for Result.Series; 0 takes none.
 	Samples int

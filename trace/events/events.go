@@ -60,9 +60,9 @@ type Event struct {
 	Gauge      *Gauge        `json:"gauge,omitempty"`
 }
 
-// Step is a step of an engine, or a run of Steps equal ones that follow each other without a pause: then none but the
-// first prefills, admits or evicts. It ended at the event's time and began Took earlier. Counts of tokens are of all Steps
-// together.
+// Step is a step of an engine, or a run of several Steps that decode alone, follow each other without a pause and compute for
+// the same requests. It ended at the event's time and began Took earlier. Counts are of all Steps together; what was
+// evicted, the first of them took.
 type Step struct {
 	Worker int32         `json:"worker"`
 	Took   time.Duration `json:"took_ns"`

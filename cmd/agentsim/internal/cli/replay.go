@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/agentsim/agentsim/replay/client"
 	"github.com/agentsim/agentsim/replay/plan"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/events"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -50,6 +52,7 @@ type replayCommand struct {
 	outputs      string
 
 	outDir string
+	events bool
 	dryRun bool
 	json   bool
 	over   bool // write over results
@@ -135,6 +138,7 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 
 	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be sent, and send nothing of it")
 	f.StringVarP(&r.outDir, "output", "o", "", "write report.json, requests.jsonl (as they end) and the run as a trace into `DIR`")
+	f.BoolVar(&r.events, "events", false, "with -o: also write what the servers' metrics told over time (replay.events.jsonl.gz)")
 	f.BoolVar(&r.json, "json", false, "print report.json instead of the table")
 	f.BoolVar(&r.over, "force", false, "overwrite results in the output folder")
 	f.BoolVar(&r.strict, "strict", false, "exit 1 instead of 3 when the result should not be trusted")
@@ -186,6 +190,10 @@ func (r *replayCommand) check() error {
 		return usagef("--url is missing: the server to drive, such as http://127.0.0.1:8000")
 	case r.force && !r.prompts.ids():
 		return usagef("--force-outputs needs --prompts token-ids")
+	case r.events && r.outDir == "":
+		return usagef("--events needs an output folder: -o DIR")
+	case r.events && r.metrics == "":
+		return usagef("--events writes what the servers' metrics tell, and --metrics \"\" reads none")
 	case r.live && r.force:
 		return usagef("--live-outputs and --force-outputs exclude each other")
 	case r.client.Endpoint == client.Chat && r.prompts.ids():
@@ -312,7 +320,7 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 	}
 	progress := new(replay.Progress)
 	stop := showReplay(g, progress, p)
-	begun := time.Now().UnixMilli()
+	begun := time.Now()
 	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force, Hints: r.hints, Cancel: r.cancel,
 		Precise: r.precise, MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
 		Progress: progress, Window: r.measured(), Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
@@ -325,7 +333,12 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 	if err := errors.Join(err, rows.close()); err != nil {
 		return err
 	}
-	if err := r.write(out, result, begun, r.report(capture, files, p, run)); err != nil {
+	if r.events {
+		if err := writeEvents(filepath.Join(out.dir, "replay"+events.Suffix), watch, begun); err != nil {
+			return err
+		}
+	}
+	if err := r.write(out, result, begun.UnixMilli(), r.report(capture, files, p, run)); err != nil {
 		return err
 	}
 	if r.json {

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsim/agentsim/replay/plan"
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/events"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -81,6 +82,18 @@ func (r *replayCommand) write(out output, result *replay.Result, begun int64, re
 		return err
 	}
 	return writeFile(filepath.Join(out.dir, reportName), text.Bytes())
+}
+
+// writeEvents writes what was read of the servers' metrics.
+func writeEvents(path string, watch *replay.Watch, begun time.Time) error {
+	w, err := events.Create(path, watch.Header(begun.UnixMilli()))
+	if err != nil {
+		return err
+	}
+	for e := range watch.Events(begun) {
+		w.Write(e)
+	}
+	return w.Close()
 }
 
 // traceBlock is the tokens of a block in the trace of a replay whose source has no hashes.
