@@ -38,8 +38,8 @@ func newJournal(r *run) *journal {
 	return j
 }
 
-// Header says what the events of a run of the plan are of. Its workload begins at the given Unix time in ms.
-func (p *Plan) Header(epoch int64) events.Header {
+// EventsHeader says what the events of a run of the plan are of. Its workload begins at the given Unix time in ms.
+func (p *Plan) EventsHeader(epoch int64) events.Header {
 	h := events.Header{Run: p.Name, Origin: events.Predicted, EpochMs: epoch, BlockSize: p.Engine.BlockSize, Workers: make([]events.Worker, p.Ranks)}
 	for rank := range h.Workers {
 		h.Workers[rank] = events.Worker{GPUs: p.Hardware.Parallelism.GPUs() * p.Workers / p.Ranks, Blocks: p.Blocks}

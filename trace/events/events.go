@@ -93,8 +93,8 @@ type Preemption struct {
 	Request string `json:"request"`
 }
 
-// KV is a sample of what the KV blocks of a worker hold. Each block counts once, so the parts of Root and Subagent and
-// Cached add up to all blocks that are not empty.
+// KV is a sample of what the KV blocks of a worker hold, taken when that has changed, but at most every 100 ms. Each block
+// counts once, so the parts of Root and Subagent and Cached add up to all blocks that are not empty.
 type KV struct {
 	Worker int32 `json:"worker"`
 	// Used is the blocks that running requests or pins refer to. All others that are not empty can be evicted.
@@ -115,7 +115,7 @@ type Holding struct {
 // Total is the blocks in all states.
 func (h Holding) Total() int { return h.Active + h.Acting + h.Paused }
 
-// Programs is a sample of the state of a whole run.
+// Programs is a sample of the state of a whole run, taken like those of KV.
 type Programs struct {
 	// Live is the programs that have begun and not ended, Paused the sessions that the program scheduler has paused and
 	// the programs that wait for a cap.

@@ -293,7 +293,7 @@ func (b *batch) runCell(ctx context.Context, c *cell, options sim.Options) (*sim
 	if err := os.MkdirAll(b.events, 0o755); err != nil {
 		return nil, fmt.Errorf("making the output folder: %w", err)
 	}
-	w, err := events.Create(filepath.Join(b.events, c.file+events.Suffix), c.plan.Header(c.workload.workload.Capture.Epoch))
+	w, err := events.Create(filepath.Join(b.events, c.file+events.Suffix), c.plan.EventsHeader(c.workload.workload.Capture.Epoch))
 	if err != nil {
 		return nil, err
 	}
