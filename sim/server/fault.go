@@ -49,6 +49,7 @@ type behaviour struct {
 	wrongUsage          int64
 	warm                bool
 	noDone, moreAfter   bool
+	finishApart         bool
 	close, zip          bool
 	mark, noSpace       bool
 	split, unterminated bool
@@ -101,6 +102,7 @@ var kinds = map[string]kind{
 	"usage-each":     {"", "usage with each event", func(b *behaviour, _ value) { b.usageEach = true }},
 	"wrong-usage":    {"N=1", "usage tells N tokens more than there were, of prompt and answer", func(b *behaviour, v value) { b.wrongUsage = int64(v.n) }},
 	"warm":           {"", "usage tells that the whole prompt was cached", func(b *behaviour, _ value) { b.warm = true }},
+	"finish-apart":   {"", "the finish reason comes in an event of its own, without text", func(b *behaviour, _ value) { b.finishApart = true }},
 	"no-done":        {"", "the stream ends without [DONE]", func(b *behaviour, _ value) { b.noDone = true }},
 	"more-after":     {"", "an event after [DONE]", func(b *behaviour, _ value) { b.moreAfter = true }},
 	"close":          {"", "the connection is closed after the answer", func(b *behaviour, _ value) { b.close = true }},

@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 			return r.events == 4 && len(strings.Fields(r.reasoning)) == 3 && len(r.tokens) == 6
 		}},
 		{"tool-calls", func(r *reply) bool { return r.events == 6 && r.text == "" && r.finish == "tool_calls" }},
-		{"no-role", whole},
+		{"no-role", whole}, {"finish-apart", whole},
 		{"no-usage", func(r *reply) bool { return r.events == 6 && r.counts() == [3]int64{-1, -1, -1} && r.done }},
 		{"usage-each", whole},
 		{"wrong-usage:5", func(r *reply) bool { return r.events == 6 && r.counts()[2] == 11 }},

@@ -84,13 +84,17 @@ func (o *writer) token() bool {
 		return true
 	}
 	c := o.chunkOf()
-	if last {
+	apart := o.finishApart && o.Dialect != wire.Messages // where it always is
+	if last && !apart {
 		c.Finish, c.Stop = o.finish(), o.output.stop
 	}
 	if last && o.Dialect == wire.Messages {
 		c.Usage = o.usage()
 	}
 	o.chunk(&c)
+	if last && apart {
+		o.chunk(&wire.Chunk{Finish: o.finish(), Stop: o.output.stop})
+	}
 	if o.n >= o.behaviour.fail && o.behaviour.fail > 0 {
 		o.fail(&wire.Error{Message: "injected fault", Type: "InternalServerError", Code: "500"})
 		return false
