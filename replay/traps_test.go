@@ -2,13 +2,11 @@ package replay_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,15 +21,19 @@ import (
 
 // Symptoms that other clients showed, by project and issue; more of them are in faults_test.go and in package client.
 
-// connections makes a server count the connections that are made to it.
-func connections(f *fake) *atomic.Int64 {
-	var made atomic.Int64
-	f.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			made.Add(1)
-		}
+// connections makes a server count the connections over which requests come.
+func connections(f *fake) *sync.Map {
+	made := new(sync.Map)
+	f.Hook = func(_ int, _ http.ResponseWriter, q *http.Request, _ *wire.Request) bool {
+		made.Store(q.RemoteAddr, true)
+		return false
 	}
-	return &made
+	return made
+}
+
+func count(m *sync.Map) (n int) {
+	m.Range(func(any, any) bool { n++; return true })
+	return n
 }
 
 // A study of AIPerf: a limit on connections held 1,024 streams to 615, and nobody was told.
@@ -69,7 +71,7 @@ func TestConnectionsAreReusedButNotForLong(t *testing.T) {
 	made := connections(f)
 	w := compile(t, turn{"a", "", 0, 1, 16, 1, nil}, turn{"a", "", 10, 11, 16, 1, nil}, turn{"a", "", 20, 21, 16, 1, nil})
 	run(t, w, f, nil)
-	if n := made.Load(); n != 1 {
+	if n := count(made); n != 1 {
 		t.Errorf("%d connections for three requests, one after the other", n)
 	}
 	if testing.Short() {
@@ -169,11 +171,11 @@ func TestConnectionsOfRequests(t *testing.T) {
 	for i := range 3 {
 		turns = append(turns, turn{"a", "", i * 40, i*40 + 1, 16, 1, nil}, turn{"b", "", i*40 + 20, i*40 + 21, 16, 1, nil})
 	}
-	for kind, want := range map[string]int64{client.Pooled: 1, client.Fresh: 6, client.PerSession: 2} {
+	for kind, want := range map[string]int{client.Pooled: 1, client.Fresh: 6, client.PerSession: 2} {
 		f := newFake(t)
 		made := connections(f)
-		if result, _ := run(t, compile(t, turns...), f, func(s *setup) { s.client.Connections = kind }); made.Load() != want || result.Failed > 0 {
-			t.Errorf("%s: %d connections, %d requests failed; want %d and none", kind, made.Load(), result.Failed, want)
+		if result, _ := run(t, compile(t, turns...), f, func(s *setup) { s.client.Connections = kind }); count(made) != want || result.Failed > 0 {
+			t.Errorf("%s: %d connections, %d requests failed; want %d and none", kind, count(made), result.Failed, want)
 		}
 	}
 }
