@@ -333,6 +333,27 @@ func TestWarmCachesAreNoticed(t *testing.T) {
 	}
 }
 
+// Requests that are sent at the same time may find each other's tokens: the first of them in a cache that is cold.
+func TestSimultaneousRequestsAreNoWarmCache(t *testing.T) {
+	prompt := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+	w := compile(t, turn{"a", "", 0, 1, 256, 1, prompt}, turn{"b", "", 0, 1, 160, 1, append(slices.Clone(prompt[:8]), 21, 22)}, turn{"c", "", 500, 501, 256, 1, prompt})
+	p, err := plan.New(w, plan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hit, warm := range map[int32]bool{0: false, 128: false, 192: false, 240: true} { // 128 are b's, 64 may be a template's; c is sent later
+		r := replay.Result{Plan: p, Gaps: new(report.Gaps), End: time.Second}
+		for i, at := range []time.Duration{0, 1, 500} {
+			r.Rows = append(r.Rows, replay.Row{Request: report.Request{Turn: int32(i), Worker: -1, Status: report.Completed, Arrival: at * time.Millisecond,
+				Admitted: report.None, FirstToken: (at + 10) * time.Millisecond, End: (at + 10) * time.Millisecond, Input: 256, Output: 1, Computed: trace.Unknown}})
+		}
+		r.Rows[0].Hit = hit
+		if d := strings.Join(r.Report(replay.About{}).Replay.Doubts, "; "); strings.Contains(d, "it was warm") != warm {
+			t.Errorf("%d tokens found: doubts are %q", hit, d)
+		}
+	}
+}
+
 // aiperf#732: cache hits are in the summary; and what is not reported is absent, not 0.
 func TestCachedTokens(t *testing.T) {
 	f := newFake(t)

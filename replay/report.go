@@ -20,7 +20,6 @@ const (
 	maxErrors    = 0.01 // lost requests that are few enough to leave the figures as they are
 	maxOff       = 0.01 // of prompt and output tokens
 	maxPerEvent  = 1.05 // tokens in an event, or gaps of events are no gaps of tokens
-	warmHit      = 64   // tokens that the very first request may find: a chat template
 	minProcessor = time.Second
 )
 
@@ -166,8 +165,8 @@ func (r *Result) doubts(l *report.Replay, about About) []string {
 	if off := r.outputs.share(); off > maxOff {
 		add("servers generated %.1f%% more or fewer tokens than recorded", 100*off)
 	}
-	if r.first != nil && int(r.first.Hit) > warmHit+about.Overhead {
-		add("the first request found %d tokens in the cache: it was warm (take another --salt)", r.first.Hit)
+	if n := r.warm(about.Overhead); n > 0 {
+		add("the first request found %d tokens in the cache that no other can have put there: it was warm (take another --salt)", n)
 	}
 	for i := range about.Servers {
 		if about.Servers[i].Restarted {

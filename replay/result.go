@@ -48,7 +48,6 @@ type Result struct {
 	streamed, whole  int64
 	resent, retries  int64
 	cancelled        int64
-	first            *Row // the earliest that was sent
 	tooManyHits      int64
 }
 
@@ -106,10 +105,6 @@ func (r *Result) add(o *Outcome) {
 		r.tooManyHits++
 	}
 	r.Rows = append(r.Rows, row)
-	if r.first == nil || row.Arrival < r.first.Arrival {
-		first := row
-		r.first = &first
-	}
 	if a.Connections > 1 {
 		r.resent++
 	}
