@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // Anthropic's messages, streamed and whole: the system prompt is part of the prompt, and an answer that is sent back is
@@ -99,6 +101,37 @@ func TestStopStrings(t *testing.T) {
 			t.Errorf("stop %.20s: status %d, %s", bad, r.status, r.body)
 		}
 	}
+}
+
+// The search for stop strings looks at each byte about once; its twin looks at all of the text after each token.
+func TestStopAtAgainstTheSlowSearch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := output{seed: rapid.Uint64Range(0, 5).Draw(t, "seed"), bare: rapid.Bool().Draw(t, "bare")}
+		n, least := rapid.IntRange(0, 30).Draw(t, "n"), rapid.IntRange(0, 30).Draw(t, "least")
+		var text string
+		ends := []int{0}
+		for k := range 30 {
+			text += o.word(k)
+			ends = append(ends, len(text))
+		}
+		stops := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+			from := rapid.IntRange(0, len(text)-9).Draw(t, "from")
+			return text[from : from+rapid.IntRange(1, 9).Draw(t, "length")]
+		}), 1, 3).Draw(t, "stops")
+		want, end, by := n, 0, ""
+	search:
+		for k := least; k < n; k++ {
+			for _, s := range stops {
+				if at := strings.Index(text[ends[least]:ends[k+1]], s); at >= 0 {
+					want, end, by = k+1, ends[least]+at, s
+					break search
+				}
+			}
+		}
+		if got := o.stopAt(stops, least, n); got != want || o.textEnd != end || o.stop != by {
+			t.Fatalf("%q of %q after %d of %d tokens: %d tokens, %q at %d; want %d, %q at %d", stops, text, least, n, got, o.stop, o.textEnd, want, by, end)
+		}
+	})
 }
 
 func quoted(s string) string { text, _ := json.Marshal(s); return string(text) }
