@@ -59,6 +59,9 @@ func session(t testing.TB, sizes ...[2]int32) *trace.Workload {
 		u := &trace.Turn{ID: fmt.Sprint(i), Start: time.Duration(2*i) * time.Millisecond, End: time.Duration(2*i+1) * time.Millisecond, TTFT: trace.NoTime,
 			Input: size[0], Output: size[1], Cached: trace.Unknown, Reasoning: trace.Unknown}
 		for b := range uint64(size[0] / 10) {
+			if i > 1 && b > 11 { // from the third turn on, a prompt leaves the others there
+				b += 1000 * uint64(i)
+			}
 			u.Hashes = append(u.Hashes, b+1)
 		}
 		s.Turns = append(s.Turns, u)
@@ -153,7 +156,7 @@ func TestChatsShareWhatTheWorkloadShares(t *testing.T) {
 // answer there.
 func TestGeneratedTextIsTheAnswer(t *testing.T) {
 	const text = " \"tok\"\n<é>"
-	w := session(t, [2]int32{100, 25}, [2]int32{200, 1})
+	w := session(t, [2]int32{100, 25}, [2]int32{200, 1}, [2]int32{200, 1})
 	a, err := prompts.Words(prompts.List())
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +175,11 @@ func TestGeneratedTextIsTheAnswer(t *testing.T) {
 	}
 	if other := chat(t, m.Prompt(1, 7)); other[2].Content == text {
 		t.Error("the answer stands in another copy")
+	}
+	for _, message := range chat(t, m.Prompt(2, 0)) {
+		if strings.Contains(message.Content, "tok") {
+			t.Error("the answer stands in a prompt that has only the first 20 of its 25 tokens")
+		}
 	}
 	plain := prompts.NewMaker(w, a, 1, prompts.Scale{})
 	plain.GeneratedText(0, 0, text)
