@@ -256,6 +256,30 @@ func TestDurationEndsTheReplay(t *testing.T) {
 	}
 }
 
+// inference-perf#615: the drain understates throughput. The steady part is between the end of the first program and the
+// beginning of the last; where there is none the whole is measured, and said to be.
+func TestSteadyPart(t *testing.T) {
+	var turns []turn
+	for s := range 6 {
+		for i := range 2 {
+			turns = append(turns, turn{fmt.Sprint("s", s), "", 100*s + 10*i, 100*s + 10*i + 5, 16, 3, nil})
+		}
+	}
+	for concurrency, want := range map[int]int64{1: 8, 6: 12} { // the last four programs but the last, or all
+		f := newFake(t)
+		f.Gap = 5 * time.Millisecond
+		result, _ := run(t, compile(t, turns...), f, func(s *setup) {
+			s.plan = plan.Options{Timing: plan.Concurrency, Concurrency: concurrency}
+			s.options.Steady = true
+		})
+		r := result.Report(replay.About{})
+		said := strings.Contains(strings.Join(r.Warnings, "; "), "never steady")
+		if r.Requests.Total != want || r.LatencyMs.ITL.Count != 2*want || said != (concurrency == 6) || (r.Whole == nil) != said {
+			t.Errorf("%d at a time: %d requests with %d gaps measured in %v, warnings %q; want %d", concurrency, r.Requests.Total, r.LatencyMs.ITL.Count, r.WindowS, r.Warnings, want)
+		}
+	}
+}
+
 // tcpreplay#724: sleeps add up. Deadlines are absolute here, so the last send is as late as the first.
 func TestLatenessDoesNotAddUp(t *testing.T) {
 	_, outcomes := run(t, compile(t, chain("a", 100, 5)...), newFake(t), func(s *setup) { s.plan.Timing = plan.Strict })

@@ -130,7 +130,11 @@ func check(t testing.TB, r *replay.Result) {
 	if err := run.Check(); err != nil {
 		t.Error(err)
 	}
-	if got := run.Requests.Total; got != int64(r.Plan.Calls) {
+	whole := &run.Measures
+	if run.Whole != nil {
+		whole = run.Whole
+	}
+	if got := whole.Requests.Total; got != int64(r.Plan.Calls) {
 		t.Errorf("%d requests in the report, %d planned", got, r.Plan.Calls)
 	}
 	var requests []report.Request

@@ -222,6 +222,9 @@ func (r *Result) warnings() []string {
 	if p := r.perEvent(); p > maxPerEvent {
 		add("events hold %.2f tokens each: gaps between tokens are not known, only their mean (TPOT)", p)
 	}
+	if r.unsteady {
+		add("the replay was never steady: when the first program had ended all others had begun, so that the whole is measured")
+	}
 	if r.whole > 0 {
 		add("%d answers came in one piece though a stream was asked for: they have no time of a first token", r.whole)
 	}

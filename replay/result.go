@@ -41,6 +41,7 @@ type Result struct {
 	// Dropped are the fields that a server refused.
 	Dropped []string
 
+	allGaps          *report.Gaps // also of requests outside of the window, while a steady one is looked for
 	servers          int
 	failures         []report.Failure
 	prompts, outputs lengths
@@ -49,6 +50,7 @@ type Result struct {
 	resent, retries  int64
 	cancelled        int64
 	tooManyHits      int64
+	unsteady         bool // no program began after another had ended, so that the whole is measured
 }
 
 // lengths adds up how far reported token counts are from recorded ones.
@@ -132,9 +134,13 @@ func (r *Result) complete(a *client.Answer, c *trace.Call) {
 		r.events += int64(a.Events)
 		r.tokens += int64(a.Completion)
 	}
-	if r.Window.Contains(a.Sent) {
-		for _, gap := range a.Gaps {
+	measured := r.Window.Contains(a.Sent)
+	for _, gap := range a.Gaps {
+		if measured {
 			r.Gaps.Add(gap, 1)
+		}
+		if r.allGaps != nil {
+			r.allGaps.Add(gap, 1)
 		}
 	}
 }
@@ -170,6 +176,9 @@ func (r *Result) fail(a *client.Answer) {
 // finish closes the result.
 func (r *Result) finish(end, cpu time.Duration) {
 	r.End, r.CPU = end, cpu
+	if r.allGaps != nil && r.Window.From >= min(r.Window.To, end) {
+		r.Window, r.Gaps, r.unsteady = report.Window{}, r.allGaps, true
+	}
 	if r.Window.To > end {
 		r.Window.To = max(end, r.Window.From)
 	}

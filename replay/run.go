@@ -8,6 +8,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,9 @@ type Options struct {
 	MaxErrorRate float64
 	// Window is the part of the replay that is measured, by when requests are sent; the zero Window is all of it.
 	Window report.Window
+	// Steady measures from the end of the first program to the beginning of the last instead: neither the ramp, in which
+	// programs are all young, nor the drain, in which they get fewer.
+	Steady bool
 	// Each is called for every request as it ends, one at a time.
 	Each     func(*Outcome) error
 	Progress *Progress
@@ -124,6 +128,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	r := &runner{Options: o, requests: requests, schedule: o.Plan.Start(), ended: make(chan *Outcome, 1024),
 		servers: map[sessionKey]int{}, result: newResult(o.Plan, o.Client.Servers(), o.Window)}
+	if o.Steady {
+		r.result.Window, r.result.allGaps = never, new(report.Gaps)
+	}
 	o.Client.Start()
 	cpu := cpuTime()
 	r.send(ctx)
@@ -201,6 +208,24 @@ func (r *runner) sendDue() time.Duration {
 			return wake
 		}
 		r.start(r.schedule.Send(now))
+		r.noteSteady(now)
+	}
+}
+
+// never is the window of a replay that is not steady yet.
+var never = report.Window{From: math.MaxInt64, To: math.MaxInt64}
+
+// noteSteady moves the measured window: it begins when a program has ended and ends when none is left to begin.
+func (r *runner) noteSteady(now time.Duration) {
+	if !r.Steady {
+		return
+	}
+	w, s := &r.result.Window, r.schedule
+	if s.Finished > 0 && w.From == never.From {
+		w.From = now
+	}
+	if s.Live+s.Finished == r.Plan.Programs && w.To == never.To {
+		w.To = now
 	}
 }
 
@@ -292,6 +317,7 @@ func (r *runner) end(o *Outcome) {
 		}
 	}
 	r.schedule.Ended(o.Send, a.End)
+	r.noteSteady(a.End)
 	r.result.add(o)
 	if r.Each != nil && r.failure == nil {
 		if err := r.Each(o); err != nil {

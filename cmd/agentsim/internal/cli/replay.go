@@ -49,6 +49,7 @@ type replayCommand struct {
 	keyFile      string
 	slo          report.SLO
 	window       report.Window
+	steady       bool
 	outputs      string
 
 	outDir string
@@ -130,6 +131,7 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&r.interval, "metrics-interval", time.Second, "time between two readings of them")
 	f.DurationVar(&r.window.From, "measure-from", 0, "leave out of the figures what is sent before this time of the replay")
 	f.DurationVar(&r.window.To, "measure-to", 0, "leave out of the figures what is sent from this time on (default: its end)")
+	f.BoolVar(&r.steady, "measure-steady", false, "measure from the end of the first program to the beginning of the last: neither ramp nor drain")
 	f.DurationVar(&r.slo.TTFT, "slo-ttft", 0, "count as goodput what has its first token within this")
 	f.DurationVar(&r.slo.ITL, "slo-itl", 0, "count as goodput what has a mean gap between tokens within this")
 	f.DurationVar(&r.slo.Program, "slo-program", 0, "count as goodput programs that end within this")
@@ -202,6 +204,8 @@ func (r *replayCommand) check() error {
 		return usagef("--on-error %s: want continue, end-session or abort", r.onError)
 	case r.maxErrorRate < 0 || r.maxErrorRate > 1:
 		return usagef("--max-error-rate %v: want a share between 0 and 1", r.maxErrorRate)
+	case r.steady && r.window != (report.Window{}):
+		return usagef("--measure-steady and --measure-from or --measure-to exclude each other")
 	case r.window.From < 0 || r.window.To < 0 || r.window.To > 0 && r.window.To <= r.window.From:
 		return usagef("--measure-from %v --measure-to %v: want a stretch of time", r.window.From, r.window.To)
 	case r.inFlight < 0 || r.client.Retries < 0 || r.warmup < 0 || r.interval <= 0 || r.grace < 0 || r.duration < 0 || r.client.IdleTimeout <= 0 || r.client.FirstTimeout < 0:
@@ -323,7 +327,7 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 	begun := time.Now()
 	result, err := replay.Run(ctx, replay.Options{Plan: p, Client: c, Prompts: maker, Model: r.model, LiveOutputs: r.live, ForceOutputs: r.force, Hints: r.hints, Cancel: r.cancel,
 		Precise: r.precise, MaxInFlight: r.inFlight, Duration: r.duration, Grace: r.grace, OnError: r.onError, MaxErrorRate: r.maxErrorRate,
-		Progress: progress, Window: r.measured(), Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
+		Progress: progress, Window: r.measured(), Steady: r.steady, Each: func(o *replay.Outcome) error { return rows.write(replay.NewLine(o, p.Workload, c)) }})
 	stop()
 	about := replay.About{Name: "replay", Config: r.config(p, c), Salt: r.prompts.salt, Overhead: overhead, SLO: r.slo}
 	if watch != nil {
