@@ -10,11 +10,21 @@ import (
 // framing) into a capture. What is damaged is survived, counted and located in Capture.Read. An *InputError is a
 // row that makes the capture meaningless: no start time, no prompt length, hashes that fit no prompt of that length.
 func Read(ctx context.Context, segments []Segment, progress Progress) (*Capture, error) {
+	return read(ctx, segments, progress, false)
+}
+
+// ReadDetailed is Read for those who show a capture: it keeps the rest of each row too, and tools without an end.
+func ReadDetailed(ctx context.Context, segments []Segment, progress Progress) (*Capture, error) {
+	return read(ctx, segments, progress, true)
+}
+
+func read(ctx context.Context, segments []Segment, progress Progress, detailed bool) (*Capture, error) {
 	c := &Capture{Format: "dynamo", Resolution: time.Millisecond, SharedClock: true}
 	join := NewJoiner(c)
 	var starts, ends []toolEdge
 	hints := map[string]Hints{}
-	err := MapLines(ctx, segments, progress, parseRows, func(r *rows) error {
+	parse := func(c Chunk) (*rows, error) { return parseRows(c, detailed) }
+	err := MapLines(ctx, segments, progress, parse, func(r *rows) error {
 		starts = append(starts, r.starts...)
 		ends = append(ends, r.ends...)
 		for id, h := range r.hints {
@@ -33,6 +43,9 @@ func Read(ctx context.Context, segments []Segment, progress Progress) (*Capture,
 		}
 	}
 	pairTools(join, starts, ends)
+	if detailed {
+		addUnended(join, starts)
+	}
 	if c, err = join.Capture(); err != nil {
 		return nil, &InputError{File: segments[0].Path, Err: err}
 	}

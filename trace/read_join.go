@@ -144,7 +144,9 @@ func (c *Capture) Rebase() time.Duration {
 		}
 		for i := range s.Tools {
 			s.Tools[i].Start -= zero
-			s.Tools[i].End -= zero
+			if s.Tools[i].End != NoTime {
+				s.Tools[i].End -= zero
+			}
 		}
 	}
 	return zero

@@ -37,12 +37,14 @@ type rowParser struct {
 	chains   map[*Session]*Chain
 	names    map[string]string
 	hashed   *Turn
+	detailed bool
 }
 
-// parseRows reads a chunk of a Dynamo trace. Rows that cannot be read are counted; an error is a row that was read
-// and makes the capture meaningless.
-func parseRows(c Chunk) (*rows, error) {
-	p := &rowParser{file: c.File, sessions: map[string]*Session{}, chains: map[*Session]*Chain{}, names: map[string]string{}}
+// parseRows reads a chunk of a Dynamo trace, with details or without. Rows that cannot be read are counted; an error is a
+// row that was read and makes the capture meaningless.
+func parseRows(c Chunk, detailed bool) (*rows, error) {
+	p := &rowParser{file: c.File, sessions: map[string]*Session{}, chains: map[*Session]*Chain{}, names: map[string]string{},
+		detailed: detailed}
 	p.Read = c.Read
 	for number, text := range c.Lines {
 		p.line = number
@@ -185,6 +187,9 @@ func (p *rowParser) request(rec *Record) error {
 	}
 	if err := p.hashes(t, rec); err != nil {
 		return fmt.Errorf("request %q: %w", t.ID, err)
+	}
+	if p.detailed {
+		t.Detail = p.detail(rec)
 	}
 	p.Turns = append(p.Turns, t)
 	return nil

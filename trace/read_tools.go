@@ -12,6 +12,9 @@ type toolEdge struct {
 	span    ToolSpan // Start, or End, is set
 }
 
+// toolKey names a tool call.
+type toolKey struct{ session, id string }
+
 // tool keeps a tool row: its span if the row tells it, else the edge that it tells.
 func (p *rowParser) tool(rec *Record) error {
 	e := rec.Tool
@@ -37,6 +40,9 @@ func (p *rowParser) tool(rec *Record) error {
 		return err
 	}
 	span := ToolSpan{ID: e.ToolCallID, Class: p.name(e.ToolClass), Start: start, End: end}
+	if p.detailed {
+		span.Row = e
+	}
 	if rec.EventType == EventToolStart {
 		if span.Start == NoTime {
 			span.Start = at
@@ -50,6 +56,10 @@ func (p *rowParser) tool(rec *Record) error {
 	span.Status = toolStatus(e.Status, rec.EventType)
 	switch {
 	case start != NoTime && end != NoTime && end >= start:
+		// Wall times are rounded to milliseconds, the duration is not.
+		if took != NoTime && (end-start-took).Abs() <= time.Millisecond {
+			span.End = start + took
+		}
 	case start != NoTime && took != NoTime:
 		span.End = start + took
 	case took != NoTime && (end != NoTime || at != NoTime):
@@ -87,20 +97,41 @@ func toolStatus(status, event string) string {
 // pairTools gives a span to the ends of tools whose rows tell none: it begins at the last tool_start of the same call
 // before it that no other end took.
 func pairTools(join *Joiner, starts, ends []toolEdge) {
-	type call struct{ session, id string }
-	open := map[call][]time.Duration{}
+	open := map[toolKey][]time.Duration{}
 	slices.SortStableFunc(starts, func(a, b toolEdge) int { return cmp.Compare(a.span.Start, b.span.Start) })
 	slices.SortStableFunc(ends, func(a, b toolEdge) int { return cmp.Compare(a.span.End, b.span.End) })
 	for _, e := range ends {
 		for len(starts) > 0 && starts[0].span.Start <= e.span.End {
-			key := call{starts[0].session, starts[0].span.ID}
+			key := toolKey{starts[0].session, starts[0].span.ID}
 			open[key] = append(open[key], starts[0].span.Start)
 			starts = starts[1:]
 		}
-		key := call{e.session, e.span.ID}
-		if n := len(open[key]); n > 0 {
+		key := toolKey{e.session, e.span.ID}
+		switch n := len(open[key]); {
+		case n > 0:
 			e.span.Start = open[key][n-1]
 			open[key] = open[key][:n-1]
+		case e.span.Row != nil: // is shown as a point
+			e.span.Start = e.span.End
+		default:
+			continue
+		}
+		s := join.sessions[e.session]
+		s.Tools = append(s.Tools, e.span)
+	}
+}
+
+// addUnended gives sessions the tools that began and of which no row tells the end.
+func addUnended(join *Joiner, starts []toolEdge) {
+	told := map[toolKey]bool{}
+	for _, s := range join.capture.Sessions {
+		for _, t := range s.Tools {
+			told[toolKey{s.ID, t.ID}] = true
+		}
+	}
+	for _, e := range starts {
+		if !told[toolKey{e.session, e.span.ID}] {
+			e.span.End = NoTime
 			s := join.sessions[e.session]
 			s.Tools = append(s.Tools, e.span)
 		}

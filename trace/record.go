@@ -244,6 +244,13 @@ type Extension struct {
 	ReadyNs     *int64 `json:"ready_ns,omitempty"`
 	DueNs       *int64 `json:"due_ns,omitempty"`
 	Preemptions int64  `json:"preemptions,omitempty"`
+	// HeldNs is how long a program scheduler or a cap on programs held the call.
+	HeldNs *int64 `json:"held_ns,omitempty"`
+	// WaitedNs is the time from the end of what the call waited for to its arrival; ToolNs and HumanNs are the parts of it
+	// that went to tools and people.
+	WaitedNs *int64 `json:"waited_ns,omitempty"`
+	ToolNs   *int64 `json:"tool_ns,omitempty"`
+	HumanNs  *int64 `json:"human_ns,omitempty"`
 	// ReasoningTokens is the part of the output that was reasoning.
 	ReasoningTokens *int64 `json:"reasoning_tokens,omitempty"`
 	// Inferred names the fields of the row that were filled by rule, not recorded.

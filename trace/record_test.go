@@ -190,21 +190,26 @@ func TestToolSpans(t *testing.T) {
 			`,"agent_context":{"session_id":"s"},"tool":{"tool_call_id":"` + id + `","tool_class":"sh"` + more + "}}\n"
 	}
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	span := func(start, end time.Duration, status string) ToolSpan {
+		return ToolSpan{ID: "x", Class: "sh", Start: start, End: end, Status: status}
+	}
 	for _, c := range []struct {
 		name, rows string
 		want       []ToolSpan
 	}{
 		{"start and end", tool("end", 99, "x", `,"started_at_unix_ms":1010,"ended_at_unix_ms":1020,"duration_ms":5`),
-			[]ToolSpan{{"x", "sh", ms(10), ms(20), "succeeded"}}},
+			[]ToolSpan{span(ms(10), ms(20), "succeeded")}},
+		{"wall times rounded to milliseconds", tool("end", 99, "x", `,"started_at_unix_ms":1010,"ended_at_unix_ms":1016,"duration_ms":5.5`),
+			[]ToolSpan{span(ms(10), ms(15)+500*time.Microsecond, "succeeded")}},
 		{"start and duration", tool("end", 99, "x", `,"started_at_unix_ms":1010,"duration_ms":5.5,"status":"failed"`),
-			[]ToolSpan{{"x", "sh", ms(10), ms(15) + 500*time.Microsecond, "error"}}},
+			[]ToolSpan{span(ms(10), ms(15)+500*time.Microsecond, "error")}},
 		{"end and duration", tool("end", 99, "x", `,"ended_at_unix_ms":1020,"duration_ms":5,"status":"timeout"`),
-			[]ToolSpan{{"x", "sh", ms(15), ms(20), "cancelled"}}},
-		{"event time and duration", tool("error", 20, "x", `,"duration_ms":5`), []ToolSpan{{"x", "sh", ms(15), ms(20), "error"}}},
+			[]ToolSpan{span(ms(15), ms(20), "cancelled")}},
+		{"event time and duration", tool("error", 20, "x", `,"duration_ms":5`), []ToolSpan{span(ms(15), ms(20), "error")}},
 		{"paired with its start, which comes later in the file", tool("end", 20, "x", "") + tool("start", 7, "x", ""),
-			[]ToolSpan{{"x", "sh", ms(7), ms(20), "succeeded"}}},
+			[]ToolSpan{span(ms(7), ms(20), "succeeded")}},
 		{"two runs of one id", tool("start", 1, "x", "") + tool("start", 5, "x", "") + tool("end", 6, "x", "") + tool("end", 9, "x", ""),
-			[]ToolSpan{{"x", "sh", ms(5), ms(6), "succeeded"}, {"x", "sh", ms(1), ms(9), "succeeded"}}},
+			[]ToolSpan{span(ms(5), ms(6), "succeeded"), span(ms(1), ms(9), "succeeded")}},
 		{"no span", tool("end", 20, "x", ""), nil},
 		{"a start alone", tool("start", 20, "x", ""), nil},
 		{"the start comes after the end", tool("end", 20, "x", "") + tool("start", 30, "x", ""), nil},

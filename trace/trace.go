@@ -49,7 +49,8 @@ type Session struct {
 	Final bool
 	// Turns are in the order of the source until Link sorts them by start.
 	Turns []*Turn
-	// Tools are the session's tool calls with a known span, in order of start after Link.
+	// Tools are the session's tool calls with a known span, in order of start after Link. ReadDetailed adds those of which
+	// no end is told: their End is NoTime.
 	Tools []ToolSpan
 }
 
@@ -104,6 +105,8 @@ type Turn struct {
 	Status string
 	// ToolCalls are the names of the tools that the call asked for, in order.
 	ToolCalls []ToolCall
+	// Detail is the rest of the row; nil unless ReadDetailed read it.
+	Detail *Detail
 	// Line is where the call was read: a 1-based line (or entry) of File.
 	File string
 	Line int32
@@ -140,6 +143,8 @@ type ToolSpan struct {
 	Start, End time.Duration
 	// Status is "succeeded", "error", "cancelled", or "" when not told.
 	Status string
+	// Row is the row that told the end, or else the start; nil unless ReadDetailed read it.
+	Row *ToolEvent
 }
 
 // ToolCall is a tool call that an LLM call asked for.

@@ -43,6 +43,8 @@ type Options struct {
 	Format string
 	// BlockSize overrides the tokens per hash of Mooncake formats; 0 is the file's own, or 512.
 	BlockSize int
+	// Details keeps what only those who show a trace need, as trace.ReadDetailed does.
+	Details bool
 	// Stdin is read for the argument "-".
 	Stdin io.Reader
 	// Progress, if set, is told the stored bytes read so far and in total.
@@ -75,6 +77,9 @@ func Open(ctx context.Context, args []string, opts Options) (*trace.Capture, err
 	in := input{ctx, segments, heads, opts}
 	switch format {
 	case FormatDynamo:
+		if opts.Details {
+			return trace.ReadDetailed(ctx, segments, opts.Progress)
+		}
 		return trace.Read(ctx, segments, opts.Progress)
 	case FormatWeka:
 		return in.weka()
