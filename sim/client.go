@@ -57,11 +57,15 @@ func (r *run) dispatch(e event) {
 		FirstToken: report.None, End: report.None, Input: c.Input, Output: c.Output}
 	record := e.record
 	if e.attempt == 0 {
+		p := &e.inst.calls[e.call-e.inst.first]
+		rec.Waited, rec.Tool, rec.Human = p.waited, p.tool, p.human
 		record = int32(len(r.requests))
 		r.requests = append(r.requests, rec)
 	} else { // the client has waited since its first attempt
 		rec.Arrival = r.requests[record].Arrival
-		rec.Held, rec.RouterQueued = r.requests[record].Held, r.requests[record].RouterQueued
+		first := &r.requests[record]
+		rec.Held, rec.RouterQueued = first.Held, first.RouterQueued
+		rec.Waited, rec.Tool, rec.Human = first.Waited, first.Tool, first.Human
 	}
 	if r.rejects(c) {
 		rec.Status, rec.End = report.Rejected, r.now
@@ -253,12 +257,13 @@ func (r *run) satisfy(inst *instance, edge trace.Edge, at time.Duration) {
 		p.ready = max(p.ready, at+gap)
 	}
 	if p.waits--; p.waits == 0 {
-		waited := p.ready - at
-		human := time.Duration(float64(waited) * people)
-		inst.record.Human += human
+		p.waited = p.ready - at
+		p.human = time.Duration(float64(p.waited) * people)
 		if g := c.Turn.Gap; g.Tool > 0 {
-			inst.record.Tool += time.Duration(float64(waited-human) * float64(g.Tool) / float64(g.Tool+g.Other))
+			p.tool = time.Duration(float64(p.waited-p.human) * float64(g.Tool) / float64(g.Tool+g.Other))
 		}
+		inst.record.Human += p.human
+		inst.record.Tool += p.tool
 		r.send(inst, edge.To, p.ready)
 	}
 }

@@ -44,6 +44,8 @@ func (inst *instance) history(call int32, c *trace.Call) int32 {
 type progress struct {
 	waits int32 // edges not yet satisfied
 	ready time.Duration
+	// waited is the time from the end of the last call that it waited for to ready; tool and human are parts of it.
+	waited, tool, human time.Duration
 }
 
 // arrivals decides when programs begin and how long calls wait between turns.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
 	"math"
@@ -115,6 +116,14 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 			ComputedTokens: known(q.Computed), ArrivalNs: nanos(q.Arrival), AdmittedNs: nanos(q.Admitted),
 			FirstTokenNs: nanos(q.FirstToken), EndNs: nanos(q.End), Preemptions: int64(q.Preemptions), Inferred: t.Inferred.Names()},
 	}
+	for _, f := range []struct {
+		from time.Duration
+		to   **int64
+	}{{q.Held, &req.Agentsim.HeldNs}, {q.Waited, &req.Agentsim.WaitedNs}, {q.Tool, &req.Agentsim.ToolNs}, {q.Human, &req.Agentsim.HumanNs}} {
+		if f.from > 0 {
+			*f.to = nanos(f.from)
+		}
+	}
 	switch q.Status {
 	case report.Rejected:
 		req.OutputTokens, req.FinishReason = count(0), &trace.FinishReason{Backend: "error: rejected"}
@@ -150,6 +159,10 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 		req.FinishReason.ToolCalls = append(req.FinishReason.ToolCalls,
 			trace.ToolCallRef{ToolCallIndex: uint32(i), ID: call.ID, Name: call.Name})
 	}
+	var compaction json.RawMessage
+	if t.Compaction {
+		compaction = json.RawMessage("{}")
+	}
 	parent := t.Session.Parent
 	if parent != "" {
 		parent += suffix
@@ -157,7 +170,8 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 	eventTime := received + int64(math.Round(float64(end-arrival)/1e6))
 	return &trace.Record{
 		Schema: trace.Schema, EventType: trace.EventRequestEnd, EventSource: "dynamo", EventTimeMs: &eventTime,
-		AgentContext: &trace.AgentContext{SessionID: t.Session.ID + suffix, ParentSessionID: parent, InputTrigger: t.Trigger, SessionFinal: t.Final},
+		AgentContext: &trace.AgentContext{SessionID: t.Session.ID + suffix, ParentSessionID: parent, InputTrigger: t.Trigger,
+			Compaction: compaction, SessionFinal: t.Final},
 		Request:      req,
 	}
 }

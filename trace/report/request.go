@@ -37,6 +37,8 @@ type Request struct {
 	// Held is the time that a program scheduler or a cap on programs held it, RouterQueued that in the router's queue,
 	// over all attempts; None when not known.
 	Held, RouterQueued time.Duration
+	// Waited is the time between the end of what it waited for and Arrival, of which Tool and Human went to tools and people.
+	Waited, Tool, Human time.Duration
 
 	Input, Output int32
 	// Hit is the prompt tokens found in the prefix cache at first admission; Warm is the part of Hit that was made
