@@ -3,6 +3,8 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 BIN := bin/agentsim
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BUF := github.com/bufbuild/buf/cmd/buf@v1.75.0
+PROTOC_GEN_GO := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 
 ## help: list the targets
 help:
@@ -53,6 +55,11 @@ fuzz:
 shapes:
 	go run ./shapes
 
+## proto: generate perfetto/perfettopb from its .proto again; needs no protoc, and minutes the first time
+proto:
+	cd perfetto/perfettopb && go run $(BUF) generate --template \
+		'{"version":"v2","plugins":[{"local":["go","run","$(PROTOC_GEN_GO)"],"out":".","opt":"paths=source_relative"}]}'
+
 ## demo: the main job on a built-in sample: how many coding agents at a time before the KV cache thrashes, and behind which router?
 demo: build
 	$(BIN) predict --profile mini-swe-agent --programs 192 --concurrency 16,32,64 --model llama-3.3-70b --tp 4 --workers 2 --router round-robin,kv,thunderagent
@@ -65,5 +72,5 @@ closing-loop:
 interop:
 	interop/run.sh
 
-.PHONY: help build test lint bench accuracy profiles shapes fuzz demo closing-loop interop
+.PHONY: help build test lint bench accuracy profiles shapes fuzz proto demo closing-loop interop
 .DEFAULT_GOAL := help
