@@ -25,24 +25,62 @@ type side struct {
 
 // read finds out what an argument is and reads it.
 func (c *compareCommand) read(ctx context.Context, g *Global, arg string) (*side, error) {
-	path, pick := arg, ""
-	if _, err := os.Stat(arg); err != nil {
-		if at := strings.LastIndexByte(arg, '#'); at > 0 {
-			path, pick = arg[:at], arg[at+1:]
-		}
-	}
-	file := path
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		file = filepath.Join(path, reportName)
-	}
-	isReport, err := holdsReport(file)
+	file, pick, err := reportOf(arg)
 	switch {
 	case err != nil:
-		return nil, usagef("%s: %w", arg, err)
-	case isReport:
+		return nil, err
+	case file != "":
 		return c.readRun(ctx, g, arg, file, pick)
 	}
 	return c.readTrace(ctx, g, arg)
+}
+
+// reportOf returns the report that an argument stands for, and the run of it that is picked (DIR#NAME); no file for
+// arguments that are something else.
+func reportOf(arg string) (file, pick string, err error) {
+	file = arg
+	if _, err := os.Stat(arg); err != nil {
+		if at := strings.LastIndexByte(arg, '#'); at > 0 {
+			file, pick = arg[:at], arg[at+1:]
+		}
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		file = filepath.Join(file, reportName)
+	}
+	isReport, err := holdsReport(file)
+	if err != nil {
+		return "", "", usagef("%s: %w", arg, err)
+	}
+	if !isReport {
+		return "", "", nil
+	}
+	return file, pick, nil
+}
+
+// openReport reads a report and finds the run of it that is picked.
+func openReport(arg, file, pick string) (rep *report.Report, at int, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, 0, usagef("%s: %w", arg, err)
+	}
+	defer f.Close()
+	if rep, err = report.Read(f); err != nil {
+		return nil, 0, usagef("%s: %w", arg, err)
+	}
+	at, err = pickRun(rep.Runs, arg, pick)
+	return rep, at, err
+}
+
+// tracePrefix is the prefix of the trace of a run beside its report; "" for runs that have none.
+func tracePrefix(file string, runs []*report.Run, at int) string {
+	name := "replay"
+	if runs[at].Replay == nil {
+		name = traceName(runs, at)
+	}
+	if name == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(file), name+".trace")
 }
 
 // holdsReport tells that a file begins as a report does. One that is not there is none.
@@ -71,16 +109,7 @@ func holdsReport(file string) (bool, error) {
 
 // readRun reads a run of a report and, where it is beside it, the run's trace.
 func (c *compareCommand) readRun(ctx context.Context, g *Global, arg, file, pick string) (*side, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, usagef("%s: %w", arg, err)
-	}
-	defer f.Close()
-	rep, err := report.Read(f)
-	if err != nil {
-		return nil, usagef("%s: %w", arg, err)
-	}
-	at, err := pickRun(rep.Runs, arg, pick)
+	rep, at, err := openReport(arg, file, pick)
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +121,8 @@ func (c *compareCommand) readRun(ctx context.Context, g *Global, arg, file, pick
 	if len(rep.Runs) > 1 && pick != run.Name {
 		s.Source += " (" + run.Name + ")" // it was picked by number
 	}
-	name := "replay"
-	if run.Replay == nil {
-		name = traceName(rep.Runs, at)
-	}
-	prefix := filepath.Join(filepath.Dir(file), name+".trace")
-	if segments, err := trace.Find([]string{prefix}, nil); err != nil || len(segments) == 0 || name == "" {
+	prefix := tracePrefix(file, rep.Runs, at)
+	if segments, err := trace.Find([]string{prefix}, nil); err != nil || len(segments) == 0 {
 		s.noTrace = "no trace of it is beside its report (predict -o DIR --traces writes one)"
 		return s, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -122,11 +123,19 @@ func writeRecords(prefix string, records iter.Seq[*trace.Record]) error {
 
 // writeFile writes a file under a temporary name and renames it.
 func writeFile(path string, text []byte) error {
+	return writeStream(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// writeStream writes a file under a temporary name as its contents come, and renames it.
+func writeStream(path string, write func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	_, err = tmp.Write(text)
+	err = write(tmp)
 	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)

@@ -157,7 +157,7 @@ func (s *serve) bind() (net.Listener, error) {
 	if err != nil {
 		return nil, usagef("--listen %s: want HOST:PORT", s.listen)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && !s.remote {
+	if !isLoopback(host) && !s.remote {
 		return nil, usagef("--listen %s: other machines may reach that address; say --allow-remote if they should", s.listen)
 	}
 	listener, err := net.Listen("tcp", s.listen)
@@ -165,6 +165,12 @@ func (s *serve) bind() (net.Listener, error) {
 		return nil, fmt.Errorf("listening on %s: %w", s.listen, err)
 	}
 	return listener, nil
+}
+
+// isLoopback tells that no other machine reaches a host.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // serve answers until the context ends.

@@ -20,6 +20,7 @@ type source struct {
 	programs  int
 	params    []string
 	seed      uint64
+	details   bool // read what only those who show a trace need
 }
 
 func (s *source) addTraceFlags(cmd *cobra.Command) {
@@ -58,7 +59,7 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 	if len(args) == 0 {
 		return nil, usagef("no trace given; name files, a folder or a segment prefix, or take --profile %s", synth.Profiles()[0])
 	}
-	c, err := convert.Open(ctx, args, convert.Options{Format: s.format, BlockSize: s.blockSize, Stdin: g.Stdin})
+	c, err := convert.Open(ctx, args, convert.Options{Format: s.format, BlockSize: s.blockSize, Details: s.details, Stdin: g.Stdin})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err

@@ -1,0 +1,161 @@
+package perfetto
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/agentsim/agentsim/trace/events"
+)
+
+// engine is the tracks of a worker, as a sidecar tells of it.
+type engine struct {
+	*picture
+	group, steps, marks uint64
+	until               time.Duration // of the last step
+	counters            map[string]*gauge
+	before              events.Gauge // the last reading, and when that was
+	beforeAt            time.Duration
+}
+
+// open makes the worker's group.
+func (w *engine) open(p *picture, n int32, about events.Worker) {
+	w.picture, w.counters, w.until = p, map[string]*gauge{}, math.MinInt64
+	text := fmt.Sprintf("%d GPUs, %d KV blocks", about.GPUs, about.Blocks)
+	if about.URL != "" {
+		text = about.URL
+	}
+	w.group = p.group(p.top, fmt.Sprintf("worker %d", n), rankWorkers+n, text)
+}
+
+// set sets a counter of the worker, which is made when it is first set.
+func (w *engine) set(at time.Duration, name, unit string, value float64) {
+	if w.noCounters || math.IsNaN(value) || math.IsInf(value, 0) {
+		return
+	}
+	g := w.counters[name]
+	if g == nil {
+		g = w.gauge(w.group, name, unit, int32(2+len(w.counters)))
+		w.counters[name] = g
+	}
+	g.set(at, value)
+}
+
+// batch sets the counters of what a step works on.
+func (w *engine) batch(at time.Duration, e *events.Step) {
+	steps := float64(max(e.Steps, 1))
+	w.set(at, "requests running", "", float64(e.Running))
+	w.set(at, "requests waiting", "", float64(e.Waiting))
+	w.set(at, "prefill tokens per step", "", float64(e.Prefill)/steps)
+	w.set(at, "decode tokens per step", "", float64(e.Decode)/steps)
+}
+
+// step draws a step, or a run of equal ones, between two times.
+func (w *engine) step(start, end time.Duration, e *events.Step) {
+	if w.steps == 0 {
+		w.steps = w.row(w.group, "steps", 0)
+	}
+	var a args
+	if start < w.until { // steps of one engine follow each other
+		a.ms("overlap_ms", w.until-start)
+		start, end = w.until, max(end, w.until)
+	} else if w.until >= 0 && start > w.until {
+		w.batch(w.until, &events.Step{Waiting: e.Waiting - e.Admitted})
+	}
+	w.batch(start, e)
+	name := "mixed"
+	switch {
+	case e.Prefill == 0:
+		name = "decode"
+	case e.Decode == 0:
+		name = "prefill"
+	}
+	a.number("steps", e.Steps)
+	a.ms("mean_step_ms", e.Mean())
+	a.number("running", int64(e.Running))
+	a.number("waiting", int64(e.Waiting))
+	a.number("prefill_tokens", e.Prefill)
+	a.number("decode_tokens", e.Decode)
+	a.number("output_tokens", e.Output)
+	if e.Admitted > 0 {
+		a.number("admitted", int64(e.Admitted))
+		a.number("queried_tokens", e.Queried)
+		a.number("hit_tokens", e.Hit)
+	}
+	a.given("evicted_blocks", e.Evicted)
+	w.slice(&event{track: w.steps, at: start, name: name, categories: []string{catStep}, args: a}, end)
+	w.until = end
+	if e.Evicted > 0 {
+		var a args
+		a.number("blocks", e.Evicted)
+		w.mark(end, "eviction", catEviction, a)
+	}
+}
+
+// close ends the counters of a batch.
+func (w *engine) close() {
+	if w.steps != 0 {
+		w.batch(w.until, &events.Step{})
+	}
+}
+
+// mark draws an instant on the worker's row of those.
+func (w *engine) mark(at time.Duration, name, category string, a args) {
+	if w.marks == 0 {
+		w.marks = w.row(w.group, "preemptions and evictions", 1)
+	}
+	w.instant(&event{track: w.marks, at: at, name: name, categories: []string{category}, args: a})
+}
+
+func (w *engine) preemption(at time.Duration, e *events.Preemption) {
+	var a args
+	a.text("session_id", e.Session)
+	a.id("request_id", e.Request)
+	w.mark(at, "preemption", catPreemption, a)
+}
+
+func (w *engine) fault(at time.Duration, e *events.Fault) {
+	var a args
+	a.text("action", e.Action)
+	w.mark(at, "fault", catFault, a)
+}
+
+// blocks sets the counters of what the KV cache holds.
+func (w *engine) blocks(at time.Duration, e *events.KV) {
+	for _, c := range []struct {
+		name  string
+		count int
+	}{
+		{"KV used by requests", e.Used},
+		{"KV of roots, active", e.Root.Active}, {"KV of roots, acting", e.Root.Acting}, {"KV of roots, paused", e.Root.Paused},
+		{"KV of subagents, active", e.Subagent.Active}, {"KV of subagents, acting", e.Subagent.Acting},
+		{"KV of subagents, paused", e.Subagent.Paused},
+		{"KV cached", e.Cached},
+	} {
+		w.set(at, c.name, "blocks", float64(c.count))
+	}
+}
+
+// reading sets the counters of a server's own metrics. Rates are since the reading before.
+func (w *engine) reading(at time.Duration, e *events.Gauge) {
+	set := func(name, unit string, v *float64, factor float64) {
+		if v != nil {
+			w.set(at, name, unit, *v*factor)
+		}
+	}
+	set("requests running", "", e.Running, 1)
+	set("requests waiting", "", e.Waiting, 1)
+	set("KV utilization", "%", e.KVUtilization, 100)
+	set("preemptions", "", e.Preemptions, 1)
+	since := func(now, before *float64) float64 {
+		if now == nil || before == nil || *now < *before { // the server began anew
+			return math.NaN()
+		}
+		return *now - *before
+	}
+	seconds := (at - w.beforeAt).Seconds()
+	w.set(at, "cache hit rate", "%", 100*since(e.Hit, w.before.Hit)/since(e.Queried, w.before.Queried))
+	w.set(at, "prompt tokens per second", "", since(e.Prompt, w.before.Prompt)/seconds)
+	w.set(at, "output tokens per second", "", since(e.Generated, w.before.Generated)/seconds)
+	w.before, w.beforeAt = *e, at
+}

@@ -1,0 +1,59 @@
+package perfetto
+
+import (
+	"container/heap"
+	"time"
+)
+
+// lanes gives intervals that come in order of start a lane each, so that no two on a lane overlap: the lowest that is
+// free. A lane is free again at the end of its interval.
+type lanes struct {
+	busy busyLanes
+	free freeLanes
+	used int
+}
+
+func (l *lanes) take(start, end time.Duration) int {
+	for len(l.busy) > 0 && l.busy[0].until <= start {
+		heap.Push(&l.free, heap.Pop(&l.busy).(busyLane).lane)
+	}
+	lane := l.used
+	if len(l.free) > 0 {
+		lane = heap.Pop(&l.free).(int)
+	} else {
+		l.used++
+	}
+	heap.Push(&l.busy, busyLane{lane, end})
+	return lane
+}
+
+type busyLane struct {
+	lane  int
+	until time.Duration
+}
+
+// busyLanes is a heap by end.
+type busyLanes []busyLane
+
+func (h busyLanes) Len() int           { return len(h) }
+func (h busyLanes) Less(i, j int) bool { return h[i].until < h[j].until }
+func (h busyLanes) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *busyLanes) Push(x any)        { *h = append(*h, x.(busyLane)) }
+func (h *busyLanes) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// freeLanes is a heap by number.
+type freeLanes []int
+
+func (h freeLanes) Len() int           { return len(h) }
+func (h freeLanes) Less(i, j int) bool { return h[i] < h[j] }
+func (h freeLanes) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *freeLanes) Push(x any)        { *h = append(*h, x.(int)) }
+func (h *freeLanes) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

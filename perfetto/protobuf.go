@@ -1,0 +1,279 @@
+package perfetto
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/agentsim/agentsim/perfetto/perfettopb"
+)
+
+// The built-in clocks of the format that are used. BOOTTIME is that of packets which name none.
+const (
+	clockRealtime = 1
+	clockBoottime = 6
+)
+
+// protobuf writes Perfetto's own format. A Trace is its packets one after the other, so each is written as it comes.
+// The messages are used again for the next one.
+type protobuf struct {
+	w     *bufio.Writer
+	bytes []byte
+	err   error
+
+	names, categories, keys, texts table
+	fresh                          perfettopb.InternedData // what the next packet has to tell
+
+	packet perfettopb.TracePacket
+	event_ perfettopb.TrackEvent
+	data   perfettopb.TracePacket_TrackEvent
+	at     uint64
+	track_ uint64
+	kind   perfettopb.TrackEvent_Type
+	nameID perfettopb.TrackEvent_NameIid
+	name   perfettopb.TrackEvent_Name
+	value  perfettopb.TrackEvent_DoubleCounterValue
+	args   []*annotation
+}
+
+// annotation is a DebugAnnotation with room for any kind of name and value.
+type annotation struct {
+	message perfettopb.DebugAnnotation
+	nameID  perfettopb.DebugAnnotation_NameIid
+	name    perfettopb.DebugAnnotation_Name
+	textID  perfettopb.DebugAnnotation_StringValueIid
+	text    perfettopb.DebugAnnotation_StringValue
+	number  perfettopb.DebugAnnotation_IntValue
+	real    perfettopb.DebugAnnotation_DoubleValue
+	yes     perfettopb.DebugAnnotation_BoolValue
+}
+
+// newProtobuf begins a file. At is the time of its first events and wall the Unix time at that time, in nanoseconds; a
+// negative one is not known.
+func newProtobuf(w io.Writer, at, wall time.Duration) *protobuf {
+	p := &protobuf{w: bufio.NewWriterSize(w, 1<<16)}
+	p.data.TrackEvent = &p.event_
+	p.packet.TrustedPacketSequenceId = proto.Uint32(1)
+	first := &perfettopb.TracePacket{
+		TrustedPacketSequenceId: proto.Uint32(1),
+		FirstPacketOnSequence:   proto.Bool(true),
+		SequenceFlags:           proto.Uint32(uint32(perfettopb.TracePacket_SEQ_INCREMENTAL_STATE_CLEARED)),
+		Timestamp:               proto.Uint64(uint64(at)),
+	}
+	if wall >= 0 {
+		first.Data = &perfettopb.TracePacket_ClockSnapshot{ClockSnapshot: &perfettopb.ClockSnapshot{
+			Clocks: []*perfettopb.ClockSnapshot_Clock{
+				{ClockId: proto.Uint32(clockBoottime), Timestamp: proto.Uint64(uint64(at))},
+				{ClockId: proto.Uint32(clockRealtime), Timestamp: proto.Uint64(uint64(wall))},
+			},
+		}}
+	}
+	p.write(first)
+	p.packet.SequenceFlags = proto.Uint32(uint32(perfettopb.TracePacket_SEQ_NEEDS_INCREMENTAL_STATE))
+	return p
+}
+
+// packetTag is that of Trace.packet.
+var packetTag = protowire.AppendTag(nil, 1, protowire.BytesType)
+
+func (p *protobuf) write(packet *perfettopb.TracePacket) {
+	if p.err != nil {
+		return
+	}
+	var head [16]byte
+	if p.bytes, p.err = (proto.MarshalOptions{}).MarshalAppend(p.bytes[:0], packet); p.err != nil {
+		return
+	}
+	p.w.Write(protowire.AppendVarint(append(head[:0], packetTag...), uint64(len(p.bytes))))
+	_, p.err = p.w.Write(p.bytes)
+}
+
+func (p *protobuf) close() error {
+	if p.err == nil {
+		p.err = p.w.Flush()
+	}
+	return p.err
+}
+
+func (p *protobuf) track(t *track) {
+	d := &perfettopb.TrackDescriptor{
+		Uuid:                 proto.Uint64(t.id),
+		Name:                 proto.String(clean(t.name)),
+		SiblingOrderRank:     proto.Int32(t.rank),
+		SiblingMergeBehavior: perfettopb.TrackDescriptor_SIBLING_MERGE_BEHAVIOR_NONE.Enum(),
+	}
+	if t.parent != 0 {
+		d.ParentUuid = proto.Uint64(t.parent)
+	}
+	if t.description != "" {
+		d.Description = proto.String(clean(t.description))
+	}
+	if t.group {
+		d.ChildOrdering = perfettopb.TrackDescriptor_EXPLICIT.Enum()
+	}
+	if t.counter {
+		d.Counter = &perfettopb.CounterDescriptor{}
+		if t.unit != "" {
+			d.Counter.UnitName = proto.String(t.unit)
+		}
+	}
+	p.write(&perfettopb.TracePacket{
+		TrustedPacketSequenceId: p.packet.TrustedPacketSequenceId,
+		SequenceFlags:           p.packet.SequenceFlags,
+		Data:                    &perfettopb.TracePacket_TrackDescriptor{TrackDescriptor: d},
+	})
+}
+
+// eventTypes are the types of events, by kind.
+var eventTypes = [...]perfettopb.TrackEvent_Type{
+	begin:   perfettopb.TrackEvent_TYPE_SLICE_BEGIN,
+	end:     perfettopb.TrackEvent_TYPE_SLICE_END,
+	instant: perfettopb.TrackEvent_TYPE_INSTANT,
+	sample:  perfettopb.TrackEvent_TYPE_COUNTER,
+}
+
+func (p *protobuf) event(e *event) {
+	p.at, p.track_, p.kind = uint64(e.at), e.track, eventTypes[e.kind]
+	out := &p.event_
+	out.Type, out.TrackUuid = &p.kind, &p.track_
+	out.CategoryIids, out.Categories = out.CategoryIids[:0], out.Categories[:0]
+	out.DebugAnnotations = out.DebugAnnotations[:0]
+	out.NameField, out.CounterValueField = nil, nil
+	out.FlowIds, out.TerminatingFlowIds = e.starts, e.ends
+	switch e.kind {
+	case begin, instant:
+		p.label(e)
+	case sample:
+		p.value.DoubleCounterValue = e.value
+		out.CounterValueField = &p.value
+	}
+	p.packet.Timestamp, p.packet.Data, p.packet.InternedData = &p.at, &p.data, nil
+	if f := &p.fresh; len(f.EventNames)+len(f.EventCategories)+len(f.DebugAnnotationNames)+len(f.DebugAnnotationStringValues) > 0 {
+		p.packet.InternedData = f
+	}
+	p.write(&p.packet)
+	if p.packet.InternedData != nil {
+		proto.Reset(&p.fresh)
+	}
+}
+
+// label sets the name, the categories and the arguments of an event.
+func (p *protobuf) label(e *event) {
+	out := &p.event_
+	name := clean(e.name)
+	iid, fresh := p.names.id(name)
+	if fresh {
+		p.fresh.EventNames = append(p.fresh.EventNames, &perfettopb.EventName{Iid: &iid, Name: &name})
+	}
+	if p.nameID.NameIid, p.name.Name = iid, name; iid > 0 {
+		out.NameField = &p.nameID
+	} else {
+		out.NameField = &p.name
+	}
+	for _, c := range e.categories {
+		iid, fresh := p.categories.id(c)
+		if fresh {
+			p.fresh.EventCategories = append(p.fresh.EventCategories, &perfettopb.EventCategory{Iid: &iid, Name: &c})
+		}
+		if iid > 0 {
+			out.CategoryIids = append(out.CategoryIids, iid)
+		} else {
+			out.Categories = append(out.Categories, c)
+		}
+	}
+	for i := range e.args {
+		out.DebugAnnotations = append(out.DebugAnnotations, p.annotate(i, &e.args[i]))
+	}
+}
+
+// annotate fills the i-th annotation of the event.
+func (p *protobuf) annotate(i int, from *arg) *perfettopb.DebugAnnotation {
+	if i == len(p.args) {
+		p.args = append(p.args, new(annotation))
+	}
+	a := p.args[i]
+	iid, fresh := p.keys.id(from.key)
+	if fresh {
+		p.fresh.DebugAnnotationNames = append(p.fresh.DebugAnnotationNames, &perfettopb.DebugAnnotationName{Iid: &iid, Name: &from.key})
+	}
+	if a.nameID.NameIid, a.name.Name = iid, from.key; iid > 0 {
+		a.message.NameField = &a.nameID
+	} else {
+		a.message.NameField = &a.name
+	}
+	switch from.kind {
+	case argNumber:
+		a.number.IntValue = from.number
+		a.message.Value = &a.number
+	case argReal:
+		a.real.DoubleValue = from.real
+		a.message.Value = &a.real
+	case argTrue:
+		a.yes.BoolValue = true
+		a.message.Value = &a.yes
+	default:
+		a.text.StringValue = clean(from.text)
+		a.message.Value = &a.text
+		if from.kind == argID {
+			break
+		}
+		if iid, fresh := p.texts.id(a.text.StringValue); iid > 0 {
+			if fresh {
+				p.fresh.DebugAnnotationStringValues = append(p.fresh.DebugAnnotationStringValues,
+					&perfettopb.InternedString{Iid: &iid, Str: []byte(a.text.StringValue)})
+			}
+			a.textID.StringValueIid = iid
+			a.message.Value = &a.textID
+		}
+	}
+	return &a.message
+}
+
+// table numbers strings from 1. It is bounded: what finds no place is written out wherever it stands.
+type table struct{ ids map[string]uint64 }
+
+// Bounds of a table: entries, and bytes of a string.
+const (
+	maxInterned     = 1 << 14
+	maxInternedText = 256
+)
+
+// id returns the number of a string, 0 for none, and whether it is new.
+func (t *table) id(s string) (iid uint64, fresh bool) {
+	if iid, ok := t.ids[s]; ok {
+		return iid, false
+	}
+	if len(t.ids) == maxInterned || len(s) > maxInternedText {
+		return 0, false
+	}
+	if t.ids == nil {
+		t.ids = map[string]uint64{}
+	}
+	iid = uint64(len(t.ids) + 1)
+	t.ids[strings.Clone(s)] = iid
+	return iid, true
+}
+
+// maxText bounds a name or an argument, in bytes.
+const maxText = 4096
+
+// clean makes a text valid UTF-8 of bounded length.
+func clean(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// describeOrigin says in words what time 0 of a timeline is.
+func describeOrigin(epochMs int64) string {
+	if epochMs == 0 {
+		return "time 0 is the start of the trace, which tells no time of day"
+	}
+	return fmt.Sprintf("time 0 is %s", time.UnixMilli(epochMs).UTC().Format("2006-01-02T15:04:05.000Z"))
+}
