@@ -35,6 +35,25 @@ const (
 	catDecision   = "decision"
 )
 
+// arg is an argument of an event: text, or a number.
+type arg struct {
+	key    string
+	kind   argKind
+	text   string
+	number int64
+	real   float64
+}
+
+type argKind uint8
+
+const (
+	argText argKind = iota // that other events have too
+	argID                  // that hardly another event has
+	argNumber
+	argReal
+	argTrue
+)
+
 // args gathers arguments. What is not told is left out.
 type args []arg
 
@@ -212,6 +231,26 @@ func (a *args) run(r *trace.RunDetail) {
 	a.ms("run.planned_ms", r.Planned)
 	a.ms("run.ready_ms", r.Ready)
 	a.ms("run.due_ms", r.Due)
+}
+
+// stage adds what is known of a part of a call.
+func (a *args) stage(c *call, s *stage) {
+	a.id("request_id", c.ID)
+	a.text("inferred", s.inferred)
+	switch s.name {
+	case stageWait:
+		if c.Detail != nil {
+			a.count("queue_depth", c.Detail.QueueDepth)
+		}
+	case stagePrefill:
+		a.number("input_tokens", int64(c.Input))
+		a.count("cached_tokens", int64(c.Cached))
+	case stageDecode:
+		a.number("output_tokens", int64(c.Output))
+		if c.Detail != nil {
+			a.ms("avg_itl_ms", c.Detail.ITL)
+		}
+	}
 }
 
 // tool adds all that is known of a tool.

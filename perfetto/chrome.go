@@ -140,6 +140,9 @@ func (c *chrome) label(b []byte, e *event) []byte {
 	b = append(b, `,"cat":"`...)
 	colour := ""
 	for i, category := range e.categories {
+		if category == "" {
+			break
+		}
 		if i > 0 {
 			b = append(b, ',')
 		}

@@ -11,46 +11,73 @@ import (
 
 // change is a step of a counter.
 type change struct {
-	at time.Duration
-	by int32
+	at     time.Duration
+	by     int32
+	worker int32 // of a counter that each worker has
 }
 
 // drawCounters draws what follows from the calls, in scope or not, whatever trace they are of: programs that live, requests
-// that run and wait, tokens per second and cache hits.
+// that run and wait, tokens per second and cache hits. A sidecar knows the first of them better, and the workers.
 func (p *picture) drawCounters(sampled bool) {
-	var live, running, waiting []change
-	perWorker := map[place][]change{}
-	for i := range p.programs {
-		live = append(live, change{p.programs[i].start, +1}, change{p.programs[i].end, -1})
-	}
-	for i := range p.calls {
-		c := &p.calls[i]
-		if c.endless {
-			continue
-		}
-		admitted := c.start
-		if d := c.Detail; d != nil && d.PrefillWait != trace.NoTime {
-			admitted = min(c.start+d.PrefillWait, c.end)
-			waiting = append(waiting, change{c.start, +1}, change{admitted, -1})
-		}
-		running = append(running, change{admitted, +1}, change{c.end, -1})
-		if w, ok := servedBy(c.Turn); ok && !sampled {
-			perWorker[w] = append(perWorker[w], change{admitted, +1}, change{c.end, -1})
-		}
-	}
+	list := make([]change, 0, 2*len(p.calls))
 	if !sampled {
-		p.drawChanges(p.top, "programs live", rankCounters, live)
+		for i := range p.programs {
+			list = append(list, change{at: p.programs[i].start, by: +1}, change{at: p.programs[i].end, by: -1})
+		}
+		p.drawChanges(p.top, "programs live", rankCounters, list)
 	}
-	p.drawChanges(p.top, "requests running", rankCounters+4, running)
-	p.drawChanges(p.top, "requests waiting", rankCounters+5, waiting)
+	list = list[:0]
+	for i := range p.calls {
+		if c := &p.calls[i]; !c.endless {
+			list = append(list, change{at: c.admitted(), by: +1}, change{at: c.end, by: -1})
+		}
+	}
+	p.drawChanges(p.top, "requests running", rankCounters+4, list)
+	list = list[:0]
+	for i := range p.calls {
+		if c := &p.calls[i]; !c.endless && c.Detail != nil && c.Detail.PrefillWait != trace.NoTime {
+			list = append(list, change{at: c.start, by: +1}, change{at: c.admitted(), by: -1})
+		}
+	}
+	p.drawChanges(p.top, "requests waiting", rankCounters+5, list)
 	p.drawQueueDepth()
 	p.drawTokenRate()
 	p.drawHitRate()
+	if !sampled {
+		p.drawWorkers(list[:0])
+	}
+}
+
+// admitted is when the prefill began, as far as that is told.
+func (c *call) admitted() time.Duration {
+	if c.Detail != nil && c.Detail.PrefillWait != trace.NoTime {
+		return min(c.start+c.Detail.PrefillWait, c.end)
+	}
+	return c.start
+}
+
+// drawWorkers draws the requests that run on each worker.
+func (p *picture) drawWorkers(list []change) {
+	numbers := map[place]int32{}
 	for i, w := range p.view.workers {
-		if list := perWorker[w]; len(list) > 0 && p.draws(w) {
-			group := p.group(p.top, fmt.Sprintf("worker %v", w), rankWorkers+int32(i), "")
-			p.drawChanges(group, "requests running", 0, list)
+		numbers[w] = int32(i)
+	}
+	for i := range p.calls {
+		c := &p.calls[i]
+		if w, ok := servedBy(c.Turn); ok && !c.endless && p.draws(w) {
+			list = append(list, change{c.admitted(), +1, numbers[w]}, change{c.end, -1, numbers[w]})
 		}
+	}
+	slices.SortStableFunc(list, func(a, b change) int { return cmp.Compare(a.worker, b.worker) })
+	for len(list) > 0 {
+		n := list[0].worker
+		end := slices.IndexFunc(list, func(c change) bool { return c.worker != n })
+		if end < 0 {
+			end = len(list)
+		}
+		group := p.group(p.top, fmt.Sprintf("worker %v", p.view.workers[n]), rankWorkers+n, "")
+		p.drawChanges(group, "requests running", 0, list[:end])
+		list = list[end:]
 	}
 }
 

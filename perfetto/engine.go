@@ -55,9 +55,11 @@ func (w *engine) step(start, end time.Duration, e *events.Step) {
 	if w.steps == 0 {
 		w.steps = w.row(w.group, "steps", 0)
 	}
-	var a args
-	if start < w.until { // steps of one engine follow each other
-		a.ms("overlap_ms", w.until-start)
+	overlap := max(0, w.until-start) // of steps that should follow each other
+	if w.until < 0 {
+		overlap = 0
+	}
+	if overlap > 0 {
 		start, end = w.until, max(end, w.until)
 	} else if w.until >= 0 && start > w.until {
 		w.batch(w.until, &events.Step{Waiting: e.Waiting - e.Admitted})
@@ -70,25 +72,29 @@ func (w *engine) step(start, end time.Duration, e *events.Step) {
 	case e.Decode == 0:
 		name = "prefill"
 	}
-	a.number("steps", e.Steps)
-	a.ms("mean_step_ms", e.Mean())
-	a.number("running", int64(e.Running))
-	a.number("waiting", int64(e.Waiting))
-	a.number("prefill_tokens", e.Prefill)
-	a.number("decode_tokens", e.Decode)
-	a.number("output_tokens", e.Output)
+	out := w.event(w.steps, start, name, catStep)
+	out.number("steps", e.Steps)
+	out.ms("mean_step_ms", e.Mean())
+	out.number("running", int64(e.Running))
+	out.number("waiting", int64(e.Waiting))
+	out.number("prefill_tokens", e.Prefill)
+	out.number("decode_tokens", e.Decode)
+	out.number("output_tokens", e.Output)
 	if e.Admitted > 0 {
-		a.number("admitted", int64(e.Admitted))
-		a.number("queried_tokens", e.Queried)
-		a.number("hit_tokens", e.Hit)
+		out.number("admitted", int64(e.Admitted))
+		out.number("queried_tokens", e.Queried)
+		out.number("hit_tokens", e.Hit)
 	}
-	a.given("evicted_blocks", e.Evicted)
-	w.slice(&event{track: w.steps, at: start, name: name, categories: []string{catStep}, args: a}, end)
+	out.given("evicted_blocks", e.Evicted)
+	if overlap > 0 {
+		out.ms("overlap_ms", overlap)
+	}
+	w.slice(out, end)
 	w.until = end
 	if e.Evicted > 0 {
-		var a args
-		a.number("blocks", e.Evicted)
-		w.mark(end, "eviction", catEviction, a)
+		out := w.mark(end, "eviction", catEviction)
+		out.number("blocks", e.Evicted)
+		w.instant(out)
 	}
 }
 
@@ -99,25 +105,25 @@ func (w *engine) close() {
 	}
 }
 
-// mark draws an instant on the worker's row of those.
-func (w *engine) mark(at time.Duration, name, category string, a args) {
+// mark makes an instant on the worker's row of those.
+func (w *engine) mark(at time.Duration, name, category string) *event {
 	if w.marks == 0 {
 		w.marks = w.row(w.group, "preemptions and evictions", 1)
 	}
-	w.instant(&event{track: w.marks, at: at, name: name, categories: []string{category}, args: a})
+	return w.event(w.marks, at, name, category)
 }
 
 func (w *engine) preemption(at time.Duration, e *events.Preemption) {
-	var a args
-	a.text("session_id", e.Session)
-	a.id("request_id", e.Request)
-	w.mark(at, "preemption", catPreemption, a)
+	out := w.mark(at, "preemption", catPreemption)
+	out.text("session_id", e.Session)
+	out.id("request_id", e.Request)
+	w.instant(out)
 }
 
 func (w *engine) fault(at time.Duration, e *events.Fault) {
-	var a args
-	a.text("action", e.Action)
-	w.mark(at, "fault", catFault, a)
+	out := w.mark(at, "fault", catFault)
+	out.text("action", e.Action)
+	w.instant(out)
 }
 
 // blocks sets the counters of what the KV cache holds.

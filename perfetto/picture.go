@@ -68,6 +68,7 @@ func (p *picture) rows(parent uint64, name string, rank int32) *rows {
 // drawPrograms draws all programs and their sessions.
 func (p *picture) drawPrograms(ctx context.Context) error {
 	p.crossArrows()
+	d := &drawing{picture: p}
 	p.groups, p.depths = make([]uint64, len(p.sessions)), make([]int32, len(p.sessions))
 	for i := range p.programs {
 		if err := ctx.Err(); err != nil {
@@ -76,7 +77,7 @@ func (p *picture) drawPrograms(ctx context.Context) error {
 		g := &p.programs[i]
 		for n := g.first; n < g.last; n++ {
 			if p.sessions[n].shown {
-				p.drawSession(g, n)
+				p.drawSession(d, g, n)
 			}
 		}
 	}
@@ -107,7 +108,7 @@ func (p *picture) crossArrows() {
 }
 
 // drawSession draws a session without its subagents.
-func (p *picture) drawSession(g *program, n int32) {
+func (p *picture) drawSession(d *drawing, g *program, n int32) {
 	s := &p.sessions[n]
 	parent, kind := p.top, catProgram
 	if s.parent >= 0 {
@@ -125,17 +126,21 @@ func (p *picture) drawSession(g *program, n int32) {
 		p.drawPauses(s, group, pauses)
 	}
 	p.drawWaits(g, s, group)
-	p.drawTurns(g, s, group)
+	d.drawTurns(g, s, group)
 }
 
 // drawExtent draws the session, with all below it, as one slice.
 func (p *picture) drawExtent(g *program, s *session, group uint64, kind string) {
-	var a args
-	a.text("session_id", s.ID)
-	a.text("parent_session_id", s.Parent)
-	a.text("class", s.Class)
-	a.number("turns", int64(s.last-s.first))
-	a.given("tool_calls", int64(len(s.Tools)))
+	name := kind
+	if kind == catSession {
+		name = "subagent"
+	}
+	e := p.event(group, s.start, name, kind)
+	e.text("session_id", s.ID)
+	e.text("parent_session_id", s.Parent)
+	e.text("class", s.Class)
+	e.number("turns", int64(s.last-s.first))
+	e.given("tool_calls", int64(len(s.Tools)))
 	var input, output, failed int64
 	for _, c := range p.calls[s.first:s.last] {
 		input, output = input+int64(c.Input), output+int64(c.Output)
@@ -143,27 +148,23 @@ func (p *picture) drawExtent(g *program, s *session, group uint64, kind string) 
 			failed++
 		}
 	}
-	a.number("input_tokens", input)
-	a.number("output_tokens", output)
-	a.given("failed_turns", failed)
+	e.number("input_tokens", input)
+	e.number("output_tokens", output)
+	e.given("failed_turns", failed)
 	if kind == catProgram {
-		a.number("sessions", int64(g.last-g.first))
-		a.critical(&g.critical)
+		e.number("sessions", int64(g.last-g.first))
+		e.critical(&g.critical)
 	}
-	name := kind
-	if kind == catSession {
-		name = "subagent"
-	}
-	p.slice(&event{track: group, at: s.start, name: name, categories: []string{kind}, args: a}, s.end)
+	p.slice(e, s.end)
 }
 
 func (p *picture) drawPauses(s *session, group uint64, pauses []interval) {
 	rows := p.rows(group, "paused", rankPaused)
 	for _, v := range pauses {
-		var a args
-		a.text("session_id", s.ID)
 		if p.sees(v.start, v.end) {
-			p.slice(&event{track: rows.take(v.start, v.end), at: v.start, name: "paused", categories: []string{catPaused}, args: a}, v.end)
+			e := p.event(rows.take(v.start, v.end), v.start, "paused", catPaused)
+			e.text("session_id", s.ID)
+			p.slice(e, v.end)
 		}
 	}
 }

@@ -52,7 +52,12 @@ type call struct {
 func (c *call) took() time.Duration { return c.end - c.start }
 
 func newPlan(c *trace.Capture) *plan {
-	p := &plan{capture: c, index: map[*trace.Turn]int32{}}
+	turns := 0
+	for _, s := range c.Sessions {
+		turns += len(s.Turns)
+	}
+	p := &plan{capture: c, sessions: make([]session, 0, len(c.Sessions)), calls: make([]call, 0, turns),
+		index: make(map[*trace.Turn]int32, turns)}
 	p.order()
 	p.place()
 	p.arrange()

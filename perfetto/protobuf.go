@@ -30,34 +30,32 @@ type protobuf struct {
 	fresh                          perfettopb.InternedData // what the next packet has to tell
 
 	packet perfettopb.TracePacket
-	event_ perfettopb.TrackEvent
-	data   perfettopb.TracePacket_TrackEvent
+	out    perfettopb.TrackEvent
 	at     uint64
-	track_ uint64
+	uuid   uint64
 	kind   perfettopb.TrackEvent_Type
-	nameID perfettopb.TrackEvent_NameIid
-	name   perfettopb.TrackEvent_Name
-	value  perfettopb.TrackEvent_DoubleCounterValue
+	iid    uint64
+	name   string
+	value  float64
 	args   []*annotation
 }
 
 // annotation is a DebugAnnotation with room for any kind of name and value.
 type annotation struct {
 	message perfettopb.DebugAnnotation
-	nameID  perfettopb.DebugAnnotation_NameIid
-	name    perfettopb.DebugAnnotation_Name
-	textID  perfettopb.DebugAnnotation_StringValueIid
-	text    perfettopb.DebugAnnotation_StringValue
-	number  perfettopb.DebugAnnotation_IntValue
-	real    perfettopb.DebugAnnotation_DoubleValue
-	yes     perfettopb.DebugAnnotation_BoolValue
+	iid     uint64
+	key     string
+	textIID uint64
+	text    string
+	number  int64
+	real    float64
+	yes     bool
 }
 
 // newProtobuf begins a file. At is the time of its first events and wall the Unix time at that time, in nanoseconds; a
 // negative one is not known.
 func newProtobuf(w io.Writer, at, wall time.Duration) *protobuf {
 	p := &protobuf{w: bufio.NewWriterSize(w, 1<<16)}
-	p.data.TrackEvent = &p.event_
 	p.packet.TrustedPacketSequenceId = proto.Uint32(1)
 	first := &perfettopb.TracePacket{
 		TrustedPacketSequenceId: proto.Uint32(1),
@@ -66,11 +64,9 @@ func newProtobuf(w io.Writer, at, wall time.Duration) *protobuf {
 		Timestamp:               proto.Uint64(uint64(at)),
 	}
 	if wall >= 0 {
-		first.Data = &perfettopb.TracePacket_ClockSnapshot{ClockSnapshot: &perfettopb.ClockSnapshot{
-			Clocks: []*perfettopb.ClockSnapshot_Clock{
-				{ClockId: proto.Uint32(clockBoottime), Timestamp: proto.Uint64(uint64(at))},
-				{ClockId: proto.Uint32(clockRealtime), Timestamp: proto.Uint64(uint64(wall))},
-			},
+		first.ClockSnapshot = &perfettopb.ClockSnapshot{Clocks: []*perfettopb.ClockSnapshot_Clock{
+			{ClockId: proto.Uint32(clockBoottime), Timestamp: proto.Uint64(uint64(at))},
+			{ClockId: proto.Uint32(clockRealtime), Timestamp: proto.Uint64(uint64(wall))},
 		}}
 	}
 	p.write(first)
@@ -78,18 +74,16 @@ func newProtobuf(w io.Writer, at, wall time.Duration) *protobuf {
 	return p
 }
 
-// packetTag is that of Trace.packet.
-var packetTag = protowire.AppendTag(nil, 1, protowire.BytesType)
-
+// write adds a packet, field 1 of the Trace.
 func (p *protobuf) write(packet *perfettopb.TracePacket) {
 	if p.err != nil {
 		return
 	}
-	var head [16]byte
 	if p.bytes, p.err = (proto.MarshalOptions{}).MarshalAppend(p.bytes[:0], packet); p.err != nil {
 		return
 	}
-	p.w.Write(protowire.AppendVarint(append(head[:0], packetTag...), uint64(len(p.bytes))))
+	head := protowire.AppendTag(p.w.AvailableBuffer(), 1, protowire.BytesType)
+	p.w.Write(protowire.AppendVarint(head, uint64(len(p.bytes))))
 	_, p.err = p.w.Write(p.bytes)
 }
 
@@ -125,7 +119,7 @@ func (p *protobuf) track(t *track) {
 	p.write(&perfettopb.TracePacket{
 		TrustedPacketSequenceId: p.packet.TrustedPacketSequenceId,
 		SequenceFlags:           p.packet.SequenceFlags,
-		Data:                    &perfettopb.TracePacket_TrackDescriptor{TrackDescriptor: d},
+		TrackDescriptor:         d,
 	})
 }
 
@@ -138,21 +132,21 @@ var eventTypes = [...]perfettopb.TrackEvent_Type{
 }
 
 func (p *protobuf) event(e *event) {
-	p.at, p.track_, p.kind = uint64(e.at), e.track, eventTypes[e.kind]
-	out := &p.event_
-	out.Type, out.TrackUuid = &p.kind, &p.track_
+	p.at, p.uuid, p.kind = uint64(e.at), e.track, eventTypes[e.kind]
+	out := &p.out
+	out.Type, out.TrackUuid = &p.kind, &p.uuid
 	out.CategoryIids, out.Categories = out.CategoryIids[:0], out.Categories[:0]
 	out.DebugAnnotations = out.DebugAnnotations[:0]
-	out.NameField, out.CounterValueField = nil, nil
+	out.NameIid, out.Name, out.DoubleCounterValue = nil, nil, nil
 	out.FlowIds, out.TerminatingFlowIds = e.starts, e.ends
 	switch e.kind {
 	case begin, instant:
 		p.label(e)
 	case sample:
-		p.value.DoubleCounterValue = e.value
-		out.CounterValueField = &p.value
+		p.value = e.value
+		out.DoubleCounterValue = &p.value
 	}
-	p.packet.Timestamp, p.packet.Data, p.packet.InternedData = &p.at, &p.data, nil
+	p.packet.Timestamp, p.packet.TrackEvent, p.packet.InternedData = &p.at, out, nil
 	if f := &p.fresh; len(f.EventNames)+len(f.EventCategories)+len(f.DebugAnnotationNames)+len(f.DebugAnnotationStringValues) > 0 {
 		p.packet.InternedData = f
 	}
@@ -164,21 +158,24 @@ func (p *protobuf) event(e *event) {
 
 // label sets the name, the categories and the arguments of an event.
 func (p *protobuf) label(e *event) {
-	out := &p.event_
-	name := clean(e.name)
-	iid, fresh := p.names.id(name)
+	out := &p.out
+	p.name = clean(e.name)
+	iid, fresh := p.names.id(p.name)
 	if fresh {
-		p.fresh.EventNames = append(p.fresh.EventNames, &perfettopb.EventName{Iid: &iid, Name: &name})
+		p.fresh.EventNames = append(p.fresh.EventNames, &perfettopb.EventName{Iid: proto.Uint64(iid), Name: proto.String(p.name)})
 	}
-	if p.nameID.NameIid, p.name.Name = iid, name; iid > 0 {
-		out.NameField = &p.nameID
+	if p.iid = iid; iid > 0 {
+		out.NameIid = &p.iid
 	} else {
-		out.NameField = &p.name
+		out.Name = &p.name
 	}
 	for _, c := range e.categories {
+		if c == "" {
+			break
+		}
 		iid, fresh := p.categories.id(c)
 		if fresh {
-			p.fresh.EventCategories = append(p.fresh.EventCategories, &perfettopb.EventCategory{Iid: &iid, Name: &c})
+			p.fresh.EventCategories = append(p.fresh.EventCategories, &perfettopb.EventCategory{Iid: proto.Uint64(iid), Name: proto.String(c)})
 		}
 		if iid > 0 {
 			out.CategoryIids = append(out.CategoryIids, iid)
@@ -197,41 +194,50 @@ func (p *protobuf) annotate(i int, from *arg) *perfettopb.DebugAnnotation {
 		p.args = append(p.args, new(annotation))
 	}
 	a := p.args[i]
+	out := &a.message
 	iid, fresh := p.keys.id(from.key)
 	if fresh {
-		p.fresh.DebugAnnotationNames = append(p.fresh.DebugAnnotationNames, &perfettopb.DebugAnnotationName{Iid: &iid, Name: &from.key})
+		p.fresh.DebugAnnotationNames = append(p.fresh.DebugAnnotationNames,
+			&perfettopb.DebugAnnotationName{Iid: proto.Uint64(iid), Name: proto.String(from.key)})
 	}
-	if a.nameID.NameIid, a.name.Name = iid, from.key; iid > 0 {
-		a.message.NameField = &a.nameID
+	out.NameIid, out.Name = nil, nil
+	if a.iid, a.key = iid, from.key; iid > 0 {
+		out.NameIid = &a.iid
 	} else {
-		a.message.NameField = &a.name
+		out.Name = &a.key
 	}
+	out.IntValue, out.DoubleValue, out.BoolValue, out.StringValue, out.StringValueIid = nil, nil, nil, nil, nil
 	switch from.kind {
 	case argNumber:
-		a.number.IntValue = from.number
-		a.message.Value = &a.number
+		a.number = from.number
+		out.IntValue = &a.number
 	case argReal:
-		a.real.DoubleValue = from.real
-		a.message.Value = &a.real
+		a.real = from.real
+		out.DoubleValue = &a.real
 	case argTrue:
-		a.yes.BoolValue = true
-		a.message.Value = &a.yes
+		a.yes = true
+		out.BoolValue = &a.yes
 	default:
-		a.text.StringValue = clean(from.text)
-		a.message.Value = &a.text
-		if from.kind == argID {
-			break
-		}
-		if iid, fresh := p.texts.id(a.text.StringValue); iid > 0 {
-			if fresh {
-				p.fresh.DebugAnnotationStringValues = append(p.fresh.DebugAnnotationStringValues,
-					&perfettopb.InternedString{Iid: &iid, Str: []byte(a.text.StringValue)})
-			}
-			a.textID.StringValueIid = iid
-			a.message.Value = &a.textID
-		}
+		p.annotateText(a, from)
 	}
-	return &a.message
+	return out
+}
+
+func (p *protobuf) annotateText(a *annotation, from *arg) {
+	a.text = clean(from.text)
+	a.message.StringValue = &a.text
+	if from.kind == argID {
+		return
+	}
+	iid, fresh := p.texts.id(a.text)
+	if fresh {
+		p.fresh.DebugAnnotationStringValues = append(p.fresh.DebugAnnotationStringValues,
+			&perfettopb.InternedString{Iid: proto.Uint64(iid), Str: []byte(a.text)})
+	}
+	if iid > 0 {
+		a.textIID = iid
+		a.message.StringValue, a.message.StringValueIid = nil, &a.textIID
+	}
 }
 
 // table numbers strings from 1. It is bounded: what finds no place is written out wherever it stands.

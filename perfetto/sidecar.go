@@ -134,41 +134,40 @@ var (
 
 // draw draws a decision, with an arrow from a pause to its end.
 func (d *deciding) draw(at time.Duration, e *events.Decision) {
-	out := event{at: at, name: e.What, categories: []string{catDecision}}
 	drawn := d.sees(at, at) && (d.known == nil || d.known[e.Session])
+	var starts, ends []uint64
 	pause, paused := d.open[e.Session]
 	switch {
 	case pausing[e.What] && !paused:
 		pause.at = at
 		if drawn {
 			pause.arrow = d.arrow()
-			out.starts = []uint64{pause.arrow}
+			starts = []uint64{pause.arrow}
 		}
 		d.open[e.Session] = pause
 	case resuming[e.What] && paused:
 		delete(d.open, e.Session)
 		d.pauses[e.Session] = append(d.pauses[e.Session], interval{pause.at, at})
 		if drawn && pause.arrow > 0 {
-			out.ends = []uint64{pause.arrow}
+			ends = []uint64{pause.arrow}
 		}
 	}
 	if !drawn {
 		return
 	}
-	out.track = d.row(e.What)
-	var a args
-	a.text("why", e.Why)
-	a.text("session_id", e.Session)
-	a.id("request_id", e.Request)
-	a.count("worker", int64(e.Worker))
-	a.number("size_tokens", e.Size)
+	out := d.event(d.row(e.What), at, e.What, catDecision)
+	out.starts, out.ends = starts, ends
+	out.text("why", e.Why)
+	out.text("session_id", e.Session)
+	out.id("request_id", e.Request)
+	out.count("worker", int64(e.Worker))
+	out.number("size_tokens", e.Size)
 	if e.Capacity > 0 {
-		a.number("used_tokens", e.Used)
-		a.number("capacity_tokens", e.Capacity)
-		a.number("room_tokens", e.Room)
+		out.number("used_tokens", e.Used)
+		out.number("capacity_tokens", e.Capacity)
+		out.number("room_tokens", e.Room)
 	}
-	out.args = a
-	d.instant(&out)
+	d.instant(out)
 }
 
 // row is the track of a kind of decision.

@@ -49,31 +49,25 @@ type event struct {
 	track      uint64
 	at         time.Duration
 	name       string
-	categories []string
-	args       []arg
+	categories labels
+	args
 	// starts are the arrows that leave the event, ends those that arrive.
 	starts, ends []uint64
 	value        float64 // of a sample
 }
 
-// arg is an argument of an event: text, or a number.
-type arg struct {
-	key    string
-	kind   argKind
-	text   string
-	number int64
-	real   float64
+// labels are the categories of an event; "" is none.
+type labels [3]string
+
+// add adds a category to those that are there.
+func (l *labels) add(category string) {
+	for i := range l {
+		if l[i] == "" && category != "" {
+			l[i] = category
+			return
+		}
+	}
 }
-
-type argKind uint8
-
-const (
-	argText argKind = iota // that other events have too
-	argID                  // that hardly another event has
-	argNumber
-	argReal
-	argTrue
-)
 
 // encoder writes a timeline in one format. Errors of the file below it stay until close.
 type encoder interface {
@@ -86,8 +80,9 @@ type encoder interface {
 type timeline struct {
 	encoder
 	Summary
-	arrows uint64
-	offset time.Duration // added to all times
+	next, plain event // are used again and again
+	arrows      uint64
+	offset      time.Duration // added to all times
 }
 
 func (t *timeline) add(tr track) uint64 {
@@ -107,6 +102,12 @@ func (t *timeline) row(parent uint64, name string, rank int32) uint64 {
 	return t.add(track{parent: parent, name: name, rank: rank})
 }
 
+// event makes an event, which is good until the next one is made.
+func (t *timeline) event(track uint64, at time.Duration, name, category string) *event {
+	t.next = event{track: track, at: at, name: name, categories: labels{category}, args: t.next.args[:0]}
+	return &t.next
+}
+
 // put writes an event. Its time changes to that of the file; none is negative there.
 func (t *timeline) put(e *event) {
 	e.at = max(e.at+t.offset, 0)
@@ -123,7 +124,8 @@ func (t *timeline) begin(e *event) {
 
 // end closes the slice that was opened last on a track.
 func (t *timeline) end(track uint64, at time.Duration) {
-	t.put(&event{kind: end, track: track, at: at})
+	t.plain = event{kind: end, track: track, at: at}
+	t.put(&t.plain)
 }
 
 // slice draws a slice without others inside.
@@ -164,5 +166,6 @@ func (g *gauge) set(at time.Duration, value float64) {
 	}
 	g.last, g.written = value, true
 	g.timeline.Counters++
-	g.timeline.put(&event{kind: sample, track: g.track, at: at, value: value})
+	g.timeline.plain = event{kind: sample, track: g.track, at: at, value: value}
+	g.timeline.put(&g.timeline.plain)
 }

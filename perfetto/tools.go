@@ -22,9 +22,9 @@ type tool struct {
 // unnamed is the class of a tool of which only its time is known.
 const unnamed = "tool"
 
-// tools returns the tools of a session, by start.
-func (p *plan) tools(s *session) []tool {
-	list := p.reported(s)
+// tools adds the tools of a session to an empty list, by start.
+func (p *plan) tools(list []tool, s *session) []tool {
+	list = p.reported(list, s)
 	reported, served := map[string]bool{}, map[int32]bool{}
 	for i := range list {
 		reported[list[i].ID] = true
@@ -39,9 +39,9 @@ func (p *plan) tools(s *session) []tool {
 
 // reported returns the tools that a harness reported. One belongs to the call that asked for its id, else to the last one
 // that had ended before it began, and its result goes to the first call that began after it.
-func (p *plan) reported(s *session) []tool {
+func (p *plan) reported(list []tool, s *session) []tool {
 	if len(s.Tools) == 0 {
-		return nil
+		return list
 	}
 	asked := map[string]int32{}
 	byEnd := make([]int32, 0, s.last-s.first)
@@ -54,7 +54,6 @@ func (p *plan) reported(s *session) []tool {
 		}
 	}
 	slices.SortStableFunc(byEnd, func(a, b int32) int { return cmp.Compare(p.calls[a].end, p.calls[b].end) })
-	var list []tool
 	ended := int32(-1)
 	for _, span := range s.Tools {
 		t := tool{ToolSpan: span, to: -1}

@@ -1,28 +1,39 @@
 package perfetto
 
 import (
-	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
 )
 
-// drawing is a session whose turns and tools are being drawn.
+// drawing is a session whose turns and tools are being drawn. One is used for all of a picture, with its lists.
 type drawing struct {
 	*picture
-	program *program
-	session *session
-	tools   []tool
-	// arrows that leave and reach calls and stages of calls, by call.
-	leaving, arriving, migrating, migrated map[int32][]uint64
+	program    *program
+	session    *session
+	turns      *rows
+	toolRows   *rows
+	tools      []tool
+	callArrows []callArrows // in the order of the session's calls
+	toolArrows []toolArrows // in the order of tools
+	stages     []stage      // of a call
 }
 
+// callArrows are the arrows that leave and reach a call, and those that leave and reach its stages: from the worker that
+// the session leaves to the one where it goes on.
+type callArrows struct{ leaving, arriving, migrating, migrated []uint64 }
+
+// toolArrows are the arrows that leave and reach a tool.
+type toolArrows struct{ leaving, arriving []uint64 }
+
 // drawTurns draws the session's calls and tools, in order of time.
-func (p *picture) drawTurns(g *program, s *session, group uint64) {
-	d := &drawing{picture: p, program: g, session: s, tools: p.plan.tools(s),
-		leaving: map[int32][]uint64{}, arriving: map[int32][]uint64{}, migrating: map[int32][]uint64{}, migrated: map[int32][]uint64{}}
-	toolArrows := d.connect()
-	turns, tools := p.rows(group, "turns", rankTurns), p.rows(group, "tools", rankTools)
+func (d *drawing) drawTurns(g *program, s *session, group uint64) {
+	p := d.picture
+	d.program, d.session, d.tools = g, s, p.plan.tools(d.tools[:0], s)
+	d.turns, d.toolRows = p.rows(group, "turns", rankTurns), p.rows(group, "tools", rankTools)
+	d.connect()
 	next := 0
 	for n := s.first; n <= s.last; n++ {
 		// A tool that begins with a call comes after the call that asked for it, and before the one that takes its result.
@@ -31,61 +42,71 @@ func (p *picture) drawTurns(g *program, s *session, group uint64) {
 			if n < s.last && (t.Start > p.calls[n].start || t.Start == p.calls[n].start && t.from >= n) {
 				break
 			}
-			d.drawTool(t, tools, toolArrows[next])
+			d.drawTool(t, &d.toolArrows[next])
 		}
 		if n < s.last && p.calls[n].shown {
-			d.drawCall(n, turns)
+			d.drawCall(n)
 		}
 	}
 }
 
-// through is the arrows into and out of a tool.
-type through struct{ in, out []uint64 }
+// arrows returns those of a call.
+func (d *drawing) arrows(n int32) *callArrows { return &d.callArrows[n-d.session.first] }
+
+// link makes an arrow from a call to another of the session.
+func (d *drawing) link(from, to int32) {
+	id := []uint64{d.arrow()}
+	d.arrows(from).leaving = append(d.arrows(from).leaving, id...)
+	d.arrows(to).arriving = append(d.arrows(to).arriving, id...)
+}
 
 // connect makes the arrows between the calls and tools of the session: a call to its tools and on to the next call, or
-// straight to it where no tool is known, and the worker that a session leaves to the one where it goes on.
-func (d *drawing) connect() []through {
+// straight to it where no tool is known, and from worker to worker.
+func (d *drawing) connect() {
+	d.callArrows = zeros(d.callArrows, int(d.session.last-d.session.first))
+	d.toolArrows = zeros(d.toolArrows, len(d.tools))
 	type pair struct{ from, to int32 }
 	linked := map[pair]bool{}
-	list := make([]through, len(d.tools))
 	for i := range d.tools {
 		t := &d.tools[i]
 		if !d.sees(t.Start, t.End) {
 			continue
 		}
+		through := &d.toolArrows[i]
 		if t.from >= 0 && d.calls[t.from].shown {
-			id := d.arrow()
-			d.leaving[t.from] = append(d.leaving[t.from], id)
-			list[i].in = []uint64{id}
+			through.arriving = []uint64{d.arrow()}
+			d.arrows(t.from).leaving = append(d.arrows(t.from).leaving, through.arriving...)
 		}
 		if t.to >= 0 && d.calls[t.to].shown {
-			id := d.arrow()
-			d.arriving[t.to] = append(d.arriving[t.to], id)
-			list[i].out = []uint64{id}
-			linked[pair{t.from, t.to}] = len(list[i].in) > 0
+			through.leaving = []uint64{d.arrow()}
+			d.arrows(t.to).arriving = append(d.arrows(t.to).arriving, through.leaving...)
+			linked[pair{t.from, t.to}] = len(through.arriving) > 0
 		}
 	}
 	for n := d.session.first; n < d.session.last; n++ {
 		c := &d.calls[n]
 		for _, dep := range c.Deps {
 			from := d.index[dep.Turn]
-			if f := &d.calls[from]; f.session != c.session || !f.shown || !c.shown || linked[pair{from, n}] {
-				continue
+			switch f := &d.calls[from]; {
+			case f.session != c.session || !f.shown || !c.shown || linked[pair{from, n}]:
+			case from > n:
+				d.Dropped++ // the viewer takes no arrow against time
+			default:
+				d.link(from, n)
 			}
-			if from > n {
-				d.Dropped++
-				continue
-			}
-			id := d.arrow()
-			d.leaving[from] = append(d.leaving[from], id)
-			d.arriving[n] = append(d.arriving[n], id)
 		}
 		if n > d.session.first && d.moved(n-1, n) {
 			id := d.arrow()
-			d.migrating[n-1] = append(d.migrating[n-1], id)
-			d.migrated[n] = append(d.migrated[n], id)
+			d.arrows(n - 1).migrating = []uint64{id}
+			d.arrows(n).migrated = []uint64{id}
 		}
 	}
+}
+
+// zeros returns n zero values, in the room of a list that is no longer needed.
+func zeros[T any](list []T, n int) []T {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
 	return list
 }
 
@@ -108,72 +129,66 @@ func status(name, status string) (string, string) {
 	return name + " error", catError
 }
 
-func (d *drawing) drawTool(t *tool, rows *rows, arrows through) {
-	if !d.sees(t.Start, t.End) || d.Worker != "" && len(arrows.in)+len(arrows.out) == 0 {
+func (d *drawing) drawTool(t *tool, arrows *toolArrows) {
+	if !d.sees(t.Start, t.End) || d.Worker != "" && len(arrows.leaving)+len(arrows.arriving) == 0 {
 		return
 	}
-	e := event{track: rows.take(t.Start, t.End), at: t.Start, categories: []string{catTool}, ends: arrows.in, starts: arrows.out}
-	name := t.Class
+	name, category := t.Class, catTool
 	if t.inferred {
-		name, e.categories[0] = t.Class+" (inferred)", catInferred
+		name, category = t.Class+" (inferred)", catInferred
 	}
-	var bad string
-	if e.name, bad = status(name, t.Status); bad != "" {
-		e.categories = append(e.categories, bad)
-	}
-	var a args
-	a.tool(d.plan, d.session, t)
-	e.args = a
-	d.slice(&e, t.End)
+	name, bad := status(name, t.Status)
+	e := d.event(d.toolRows.take(t.Start, t.End), t.Start, name, category)
+	e.categories.add(bad)
+	e.starts, e.ends = arrows.leaving, arrows.arriving
+	e.tool(d.plan, d.session, t)
+	d.slice(e, t.End)
 }
 
 // drawCall draws a call with its stages inside.
-func (d *drawing) drawCall(n int32, rows *rows) {
-	c := &d.calls[n]
-	e := event{track: rows.take(c.start, c.end), at: c.start, categories: []string{catTurn},
-		starts: append(d.picture.leaving[n], d.leaving[n]...), ends: append(d.picture.arriving[n], d.arriving[n]...)}
-	name := fmt.Sprintf("turn %d", n-d.session.first+1)
-	if r := run(c.Turn); r != nil && c.Status != "" && r.Status == "rejected" {
+func (d *drawing) drawCall(n int32) {
+	c, arrows := &d.calls[n], d.arrows(n)
+	name := "turn " + strconv.Itoa(int(n-d.session.first)+1)
+	if r := run(c.Turn); r != nil && r.Status == "rejected" {
 		name += " rejected"
 	}
-	var bad string
-	if e.name, bad = status(name, c.Status); bad != "" {
-		e.categories = append(e.categories, bad)
-	}
-	var a args
-	a.turn(c, d.capture.Epoch)
+	name, bad := status(name, c.Status)
+	track := d.turns.take(c.start, c.end)
+	e := d.event(track, c.start, name, catTurn)
+	e.categories.add(bad)
+	e.turn(c, d.capture.Epoch)
 	if c.critical {
-		e.categories = append(e.categories, catCritical)
-		a.real("critical_share", d.program.critical.share(c.took()))
+		e.categories.add(catCritical)
+		e.real("critical_share", d.program.critical.share(c.took()))
 	}
-	if len(d.migrated[n]) > 0 {
+	if len(arrows.migrated) > 0 {
 		was, _ := servedBy(d.calls[n-1].Turn)
-		a.text("migrated_from_worker", was.String())
+		e.text("migrated_from_worker", was.String())
 	}
-	e.args = a
-	var stages []stage
+	e.starts, e.ends = append(d.leaving[n], arrows.leaving...), append(d.arriving[n], arrows.arriving...)
+	d.stages = d.stages[:0]
 	if !d.noStages {
-		stages = c.stages()
+		d.stages = c.stages(d.stages)
 	}
-	if len(stages) == 0 {
-		e.starts, e.ends = append(e.starts, d.migrating[n]...), append(e.ends, d.migrated[n]...)
+	if len(d.stages) == 0 {
+		e.starts, e.ends = append(e.starts, arrows.migrating...), append(e.ends, arrows.migrated...)
 	}
-	d.begin(&e)
+	d.begin(e)
 	if c.Compaction {
-		d.mark(&e, "compaction", catCompaction, c.start)
+		d.mark(track, c.start, "compaction", catCompaction)
 	}
-	d.drawStages(n, e.track, stages)
+	d.drawStages(n, track)
 	if c.Final {
-		d.mark(&e, "session final", catFinal, c.end)
+		d.mark(track, c.end, "session final", catFinal)
 	}
-	d.end(e.track, c.end)
+	d.end(track, c.end)
 }
 
 // mark draws an instant inside a call.
-func (d *drawing) mark(e *event, name, category string, at time.Duration) {
-	var a args
-	a.text("session_id", d.session.ID)
-	d.instant(&event{track: e.track, at: at, name: name, categories: []string{category}, args: a})
+func (d *drawing) mark(track uint64, at time.Duration, name, category string) {
+	e := d.event(track, at, name, category)
+	e.text("session_id", d.session.ID)
+	d.instant(e)
 }
 
 // stage is a part of a call.
@@ -194,8 +209,8 @@ const (
 )
 
 // stages returns the parts of a call that the trace tells: the wait, the prefill up to the first token, and the decode
-// from there on. Sums of rounded times do not lead out of the call.
-func (c *call) stages() []stage {
+// from there on. Sums of rounded times do not lead out of the call. They are added to a list.
+func (c *call) stages(list []stage) []stage {
 	first := c.firstToken
 	if first == trace.NoTime {
 		first = c.end
@@ -207,7 +222,6 @@ func (c *call) stages() []stage {
 			held = max(d.Run.Held, 0)
 		}
 	}
-	var list []stage
 	add := func(s stage, from, to time.Duration) {
 		s.start, s.end = max(from, c.start), min(to, first)
 		if s.end > s.start {
@@ -234,51 +248,38 @@ func (c *call) stages() []stage {
 	return list
 }
 
-func (d *drawing) drawStages(n int32, track uint64, stages []stage) {
-	c := &d.calls[n]
-	arrived, token := false, c.firstToken == trace.NoTime
-	for i, s := range stages {
+// drawStages draws the stages of a call, and its first token where the decode begins.
+func (d *drawing) drawStages(n int32, track uint64) {
+	c, arrows := &d.calls[n], d.arrows(n)
+	arrived, token := false, c.firstToken == trace.NoTime || d.noStages
+	for i, s := range d.stages {
 		if !token && s.start >= c.firstToken {
 			token = true
 			d.drawFirstToken(c, track)
 		}
-		e := event{track: track, at: s.start, name: s.name, categories: []string{catStage}}
-		if i == len(stages)-1 {
-			e.starts = d.migrating[n]
+		last := i == len(d.stages)-1
+		e := d.event(track, s.start, s.name, catStage)
+		if last {
+			e.starts = arrows.migrating
 		}
-		if !arrived && (s.name != stageWait || i == len(stages)-1) {
-			e.ends, arrived = d.migrated[n], true
+		if !arrived && (s.name != stageWait || last) {
+			e.ends, arrived = arrows.migrated, true
 		}
-		var a args
-		a.id("request_id", c.ID)
-		a.text("inferred", s.inferred)
-		switch det := c.Detail; {
-		case s.name == stagePrefill:
-			a.count("cached_tokens", int64(c.Cached))
-			a.number("input_tokens", int64(c.Input))
-		case s.name == stageDecode:
-			a.number("output_tokens", int64(c.Output))
-			if det != nil {
-				a.ms("avg_itl_ms", det.ITL)
-			}
-		case det != nil:
-			a.count("queue_depth", det.QueueDepth)
-		}
-		e.args = a
-		d.begin(&e)
+		e.stage(c, &s)
+		d.begin(e)
 		if s.held > 0 {
-			d.slice(&event{track: track, at: s.start, name: "held", categories: []string{catHeld}}, s.start+s.held)
+			d.slice(d.event(track, s.start, "held", catHeld), s.start+s.held)
 		}
 		d.end(track, s.end)
 	}
-	if !token && !d.noStages {
+	if !token {
 		d.drawFirstToken(c, track)
 	}
 }
 
 func (d *drawing) drawFirstToken(c *call, track uint64) {
-	var a args
-	a.id("request_id", c.ID)
-	a.ms("ttft_ms", c.TTFT)
-	d.instant(&event{track: track, at: c.firstToken, name: "first token", categories: []string{catFirstToken}, args: a})
+	e := d.event(track, c.firstToken, "first token", catFirstToken)
+	e.id("request_id", c.ID)
+	e.ms("ttft_ms", c.TTFT)
+	d.instant(e)
 }

@@ -31,19 +31,17 @@ func (p *picture) drawWaits(g *program, s *session, group uint64) {
 		c := &p.calls[w.call]
 		track := rows.take(w.since, c.start)
 		for _, part := range w.parts(busy, c.start) {
-			e := event{track: track, at: part.start, name: "tools", categories: []string{catToolTime}}
+			e := p.event(track, part.start, "tools", catToolTime)
 			if part.human {
-				e.name, e.categories = "user", []string{catHumanTime}
+				e.name, e.categories = "user", labels{catHumanTime}
 			}
-			var a args
-			a.text("session_id", s.ID)
-			a.id("next_request_id", c.ID)
+			e.text("session_id", s.ID)
+			e.id("next_request_id", c.ID)
 			if c.critical {
-				e.categories = append(e.categories, catCritical)
-				a.real("critical_share", g.critical.share(part.end-part.start))
+				e.categories.add(catCritical)
+				e.real("critical_share", g.critical.share(part.end-part.start))
 			}
-			e.args = a
-			p.slice(&e, part.end)
+			p.slice(e, part.end)
 		}
 	}
 }
