@@ -28,12 +28,15 @@ func (w *engine) open(p *picture, n int32, about events.Worker) {
 	w.group = p.group(p.top, fmt.Sprintf("worker %d", n), rankWorkers+n, text)
 }
 
-// set sets a counter of the worker, which is made when it is first set.
+// set sets a counter of the worker, which is made when it is first something else than 0.
 func (w *engine) set(at time.Duration, name, unit string, value float64) {
 	if w.noCounters || math.IsNaN(value) || math.IsInf(value, 0) {
 		return
 	}
 	g := w.counters[name]
+	if g == nil && value == 0 {
+		return
+	}
 	if g == nil {
 		g = w.gauge(w.group, name, unit, int32(2+len(w.counters)))
 		w.counters[name] = g

@@ -8,8 +8,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // The checker reads files as Perfetto's importer does, by a walker of the wire format that shares nothing with the writer
@@ -440,7 +441,7 @@ func (in *imported) path(t *importedTrack) string {
 }
 
 // mustImport reads a file that has to be without faults, and whose counts are those of the summary.
-func mustImport(t testing.TB, file []byte, want Summary) *imported {
+func mustImport(t rapid.TB, file []byte, want Summary) *imported {
 	t.Helper()
 	in, err := importFile(file)
 	if err != nil {

@@ -140,7 +140,7 @@ func (p *picture) drawExtent(g *program, s *session, group uint64, kind string) 
 	e.text("parent_session_id", s.Parent)
 	e.text("class", s.Class)
 	e.number("turns", int64(s.last-s.first))
-	e.given("tool_calls", int64(len(s.Tools)))
+	e.given("reported_tools", int64(len(s.Tools)))
 	var input, output, failed int64
 	for _, c := range p.calls[s.first:s.last] {
 		input, output = input+int64(c.Input), output+int64(c.Output)

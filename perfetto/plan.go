@@ -2,6 +2,7 @@ package perfetto
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -109,12 +110,13 @@ func (p *plan) order() {
 
 // firstStart is when the session's first call began as far as that is told; sessions without such a time come last.
 func firstStart(s *trace.Session) time.Duration {
+	first := time.Duration(math.MaxInt64)
 	for _, t := range s.Turns {
 		if t.Start != trace.NoTime {
-			return t.Start
+			first = min(first, t.Start)
 		}
 	}
-	return 1<<63 - 1
+	return first
 }
 
 // place gives every call its start and end. Calls of which only dependencies say when they began start as soon as these

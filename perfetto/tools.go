@@ -22,7 +22,7 @@ type tool struct {
 // unnamed is the class of a tool of which only its time is known.
 const unnamed = "tool"
 
-// tools adds the tools of a session to an empty list, by start.
+// tools adds the tools of a session to an empty list, by start and by the call that asked.
 func (p *plan) tools(list []tool, s *session) []tool {
 	list = p.reported(list, s)
 	reported, served := map[string]bool{}, map[int32]bool{}
@@ -33,7 +33,7 @@ func (p *plan) tools(list []tool, s *session) []tool {
 	for n := s.first; n < s.last; n++ {
 		list = p.inferred(list, s, n, reported, served)
 	}
-	slices.SortStableFunc(list, func(a, b tool) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(list, func(a, b tool) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.from, b.from)) })
 	return list
 }
 

@@ -125,6 +125,8 @@ func status(name, status string) (string, string) {
 		return name, ""
 	case "cancelled":
 		return name + " cancelled", catCancelled
+	case "rejected":
+		return name + " rejected", catError
 	}
 	return name + " error", catError
 }
@@ -148,11 +150,11 @@ func (d *drawing) drawTool(t *tool, arrows *toolArrows) {
 // drawCall draws a call with its stages inside.
 func (d *drawing) drawCall(n int32) {
 	c, arrows := &d.calls[n], d.arrows(n)
-	name := "turn " + strconv.Itoa(int(n-d.session.first)+1)
-	if r := run(c.Turn); r != nil && r.Status == "rejected" {
-		name += " rejected"
+	how := c.Status
+	if r := run(c.Turn); r != nil {
+		how = r.Status // which tells more kinds
 	}
-	name, bad := status(name, c.Status)
+	name, bad := status("turn "+strconv.Itoa(int(n-d.session.first)+1), how)
 	track := d.turns.take(c.start, c.end)
 	e := d.event(track, c.start, name, catTurn)
 	e.categories.add(bad)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/convert"
 )
@@ -25,7 +27,7 @@ func open(t testing.TB, paths ...string) *trace.Capture {
 }
 
 // draw draws sources and checks what comes out.
-func draw(t testing.TB, o Options, sources ...Source) *imported {
+func draw(t rapid.TB, o Options, sources ...Source) *imported {
 	t.Helper()
 	var file bytes.Buffer
 	summary, read, err := Write(context.Background(), &file, sources, o)
