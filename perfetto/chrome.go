@@ -13,8 +13,7 @@ import (
 // process there, and a row in it a thread; groups have no groups inside, so their names are paths. 64-bit ids are
 // strings: browsers keep 53 bits of a number.
 type chrome struct {
-	w    *bufio.Writer
-	err  error
+	w    *bufio.Writer // keeps the first error
 	line []byte
 	rows map[uint64]chromeRow
 	pids int
@@ -37,7 +36,7 @@ func newChrome(w io.Writer, origin string) *chrome {
 	return c
 }
 
-func (c *chrome) raw(s string) { _, c.err = c.w.WriteString(s) }
+func (c *chrome) raw(s string) { c.w.WriteString(s) }
 
 func (c *chrome) close() error {
 	c.raw("\n]}\n")
@@ -75,7 +74,7 @@ func (c *chrome) head(ph string, row chromeRow) []byte {
 }
 
 func (c *chrome) write(b []byte) {
-	_, c.err = c.w.Write(append(b, '}'))
+	c.w.Write(append(b, '}'))
 	c.line = b
 }
 
@@ -99,10 +98,7 @@ func stamp(b []byte, at time.Duration) []byte {
 }
 
 func (c *chrome) text(b []byte, s string) []byte {
-	text, err := json.MarshalNoEscape(clean(s))
-	if err != nil { // cannot be
-		c.err = err
-	}
+	text, _ := json.MarshalNoEscape(clean(s)) // of a string there is no error
 	return append(b, text...)
 }
 

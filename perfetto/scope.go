@@ -119,10 +119,8 @@ func (v *view) sees(start, end time.Duration) bool {
 	return end >= v.From && (v.To == 0 || start < v.To)
 }
 
-// draws tells whether a worker is in scope.
-func (v *view) draws(w place) bool {
-	return v.Session == "" && v.Worker == "" || v.drawn[w]
-}
+// draws tells whether a worker is in scope: all are, or those that served a call in scope.
+func (v *view) draws(w place) bool { return v.Scope == Scope{} || v.drawn[w] }
 
 // listWorkers lists the workers of the calls, and at least the first n of a run.
 func (v *view) listWorkers(p *plan, n int) {

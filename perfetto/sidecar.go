@@ -167,7 +167,11 @@ func (d *deciding) draw(at time.Duration, e *events.Decision) {
 		out.number("capacity_tokens", e.Capacity)
 		out.number("room_tokens", e.Room)
 	}
-	d.instant(out)
+	if len(starts)+len(ends) == 0 {
+		d.instant(out)
+	} else {
+		d.slice(out, at) // Chrome's arrows need slices, however short
+	}
 }
 
 // row is the track of a kind of decision.

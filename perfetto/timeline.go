@@ -134,9 +134,9 @@ func (t *timeline) slice(e *event, until time.Duration) {
 	t.end(e.track, until)
 }
 
+// instant draws something that takes no time. It has no arrows.
 func (t *timeline) instant(e *event) {
 	t.Instants++
-	t.Arrows += int64(len(e.ends))
 	e.kind = instant
 	t.put(e)
 }
