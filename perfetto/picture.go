@@ -122,6 +122,9 @@ func (p *picture) drawSession(d *drawing, g *program, n int32) {
 		p.groups[n] = group
 		p.drawExtent(g, s, group, kind)
 	}
+	if !s.inside {
+		return
+	}
 	if pauses := p.pauses[s.ID]; len(pauses) > 0 {
 		p.drawPauses(s, group, pauses)
 	}

@@ -34,7 +34,8 @@ type session struct {
 	parent      int32 // among the sessions; -1 for none
 	first, last int32
 	start, end  time.Duration // of itself and all below it
-	shown       bool          // it, or one below it, has something in scope
+	inside      bool          // of what is drawn, if Scope.Session says what
+	shown       bool          // it, or one below it, has a call in scope
 }
 
 // call is a turn at its place in time, since the capture began.

@@ -74,11 +74,10 @@ type view struct {
 // scope marks the calls and sessions of a plan that are in scope. A session or worker that is not there is an error.
 func (p *plan) scope(s Scope, others int) (*view, error) {
 	v := &view{Scope: s, drawn: map[place]bool{}}
-	inside := make([]bool, len(p.sessions))
 	var found *session
 	for i := range p.sessions {
 		q := &p.sessions[i]
-		inside[i] = s.Session == "" || q.ID == s.Session || q.parent >= 0 && inside[q.parent]
+		q.inside = s.Session == "" || q.ID == s.Session || q.parent >= 0 && p.sessions[q.parent].inside
 		if q.ID == s.Session {
 			found = q
 		}
@@ -103,7 +102,7 @@ func (p *plan) scope(s Scope, others int) (*view, error) {
 	for i := range p.calls {
 		c := &p.calls[i]
 		w, known := servedBy(c.Turn)
-		c.shown = inside[c.session] && v.sees(c.start, c.end) && (s.Worker == "" || known && w == only)
+		c.shown = p.sessions[c.session].inside && v.sees(c.start, c.end) && (s.Worker == "" || known && w == only)
 		if known && c.shown {
 			v.drawn[w] = true
 		}

@@ -41,7 +41,7 @@ func (p *picture) inScope() map[string]bool {
 	}
 	list := map[string]bool{}
 	for i := range p.sessions {
-		if p.sessions[i].shown {
+		if p.sessions[i].shown && p.sessions[i].inside {
 			list[p.sessions[i].ID] = true
 		}
 	}
