@@ -18,9 +18,9 @@ type change struct {
 
 // drawCounters draws what follows from the calls, in scope or not, whatever trace they are of: programs that live, requests
 // that run and wait, tokens per second and cache hits. A sidecar knows the first of them better, and the workers.
-func (p *picture) drawCounters(sampled bool) {
+func (p *picture) drawCounters() {
 	list := make([]change, 0, 2*len(p.calls))
-	if !sampled {
+	if !p.countsPrograms {
 		for i := range p.programs {
 			list = append(list, change{at: p.programs[i].start, by: +1}, change{at: p.programs[i].end, by: -1})
 		}
@@ -43,7 +43,7 @@ func (p *picture) drawCounters(sampled bool) {
 	p.drawQueueDepth()
 	p.drawTokenRate()
 	p.drawHitRate()
-	if !sampled {
+	if !p.showsWorkers {
 		p.drawWorkers(list[:0])
 	}
 }

@@ -19,6 +19,8 @@ type picture struct {
 	depths []int32
 	// arriving and leaving are the arrows between calls of different sessions, by call.
 	arriving, leaving map[int32][]uint64
+	// countsPrograms and showsWorkers tell that a sidecar told of these.
+	countsPrograms, showsWorkers bool
 	// pauses are the times that sessions were paused, by their ID.
 	pauses map[string][]interval
 }

@@ -87,6 +87,7 @@ func (s *sidecar) engine(n int32, draw func(*engine)) {
 	}
 	w := &s.workers[n]
 	if w.picture == nil {
+		s.showsWorkers = true
 		w.open(s.picture, n, s.file.Header.Workers[n])
 	}
 	draw(w)
@@ -100,6 +101,7 @@ type fleet struct {
 
 func (f *fleet) sample(p *picture, at time.Duration, e *events.Programs) {
 	if f.live == nil {
+		p.countsPrograms = true
 		f.live = p.gauge(f.group, "programs live", "", rankCounters)
 		f.paused = p.gauge(f.group, "programs paused", "", rankCounters+1)
 		f.held = p.gauge(f.group, "requests held", "", rankCounters+2)

@@ -85,15 +85,14 @@ func Write(ctx context.Context, w io.Writer, sources []Source, o Options) (Summa
 // draw draws a source in its group.
 func (p *picture) draw(ctx context.Context, file *events.File) (trace.ReadReport, error) {
 	var read trace.ReadReport
-	sampled := file != nil
-	if sampled {
+	if file != nil {
 		var err error
 		if read, err = p.drawEvents(ctx, file); err != nil {
 			return read, fmt.Errorf("reading events: %w", err)
 		}
 	}
 	if !p.noCounters {
-		p.drawCounters(sampled)
+		p.drawCounters()
 	}
 	return read, p.drawPrograms(ctx)
 }
