@@ -102,6 +102,11 @@ func TestWarmUpRefusesServersThatRewriteTokens(t *testing.T) {
 	if a, err := replay.WarmUp(t.Context(), c, m, "m", 2); err != nil || a.Prompt != 64 || a.Cached != 0 {
 		t.Errorf("%v: %+v", err, a)
 	}
+	for _, s := range f.seen { // aiperf#1056: sessions got the traffic of a warm-up
+		if s.session != "" {
+			t.Errorf("a warm-up is of session %q", s.session)
+		}
+	}
 	f.Hook = func(_ int, w http.ResponseWriter, _ *http.Request, _ *wire.Request) bool {
 		fmt.Fprint(w, "data: {\"choices\":[{\"text\":\"x\",\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":65,\"completion_tokens\":1}}\n\n")
 		return true
