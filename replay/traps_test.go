@@ -4,18 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/agentsim/agentsim/replay"
 	"github.com/agentsim/agentsim/replay/client"
-	"github.com/agentsim/agentsim/replay/plan"
 	"github.com/agentsim/agentsim/sim"
-	"github.com/agentsim/agentsim/trace"
-	"github.com/agentsim/agentsim/trace/report"
 	"github.com/agentsim/agentsim/trace/wire"
 )
 
@@ -122,46 +117,6 @@ func TestTheFirstRequestDoesNotWait(t *testing.T) {
 	_, outcomes := run(t, compile(t, turn{"a", "", 50_000, 50_001, 16, 1, nil}), newFake(t), func(s *setup) { s.plan.From = 50 * time.Second })
 	if sent := outcomes[0].Answer.Sent; sent > 500*time.Millisecond {
 		t.Errorf("the first request is sent after %v", sent)
-	}
-}
-
-// inference-perf#188, vllm#54101, perf_analyzer#312: a client that is itself too late blames the server, or calls what no timer can
-// do better late.
-func TestLateClientsAreDoubtful(t *testing.T) {
-	var turns []turn
-	for i := range 100 {
-		turns = append(turns, turn{"a", "", i, i + 1, 16, 1, nil})
-	}
-	p, err := plan.New(compile(t, turns...), plan.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		name  string
-		lag   time.Duration // of every tenth request
-		cpu   time.Duration // in 10 s; of all processors
-		late  int64
-		doubt string
-	}{
-		{"a tenth of a timer's grain", 900 * time.Microsecond, 0, 0, ""},
-		{"late, but not by much", 4 * time.Millisecond, 0, 10, ""},
-		{"late", 6 * time.Millisecond, 0, 10, "the client, not the server, limited it: 1% of requests were sent more than 6.0 ms after they were due"},
-		{"busy", 0, 9 * time.Second, 0, "the client used 90% of its processors"},
-	} {
-		r := replay.Result{Plan: p, Gaps: new(report.Gaps), End: 10 * time.Second, CPU: test.cpu * time.Duration(runtime.GOMAXPROCS(0))}
-		for i := range 100 {
-			due := time.Duration(i) * time.Millisecond
-			row := replay.Row{Planned: due, Ready: due, Due: due, Connected: due, Request: report.Request{Turn: int32(i), Worker: -1, Status: report.Completed,
-				Arrival: due, Admitted: report.None, FirstToken: due + time.Second, End: due + time.Second, Input: 16, Output: 1, Hit: trace.Unknown, Computed: trace.Unknown}}
-			if i%10 == 0 {
-				row.Arrival += test.lag
-			}
-			r.Rows = append(r.Rows, row)
-		}
-		l := r.Report(replay.About{}).Replay
-		if got := strings.Join(l.Doubts, "; "); got != test.doubt || l.Late != test.late {
-			t.Errorf("%s: %d late, doubts %q; want %d and %q", test.name, l.Late, got, test.late, test.doubt)
-		}
 	}
 }
 
