@@ -1,6 +1,9 @@
 package report
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Aliases repeat figures under the names of other tools, where the definitions agree, so that scripts written for
 // those work on a report.
@@ -33,33 +36,9 @@ type AIPerfMetric struct {
 }
 
 // aliases names the figures of a run; s holds the sorted latencies in ms.
-func aliases(run *Run, s samples) Aliases {
-	a := Aliases{AIPerf: map[string]AIPerfMetric{}, AISimulate: map[string]Figure{}}
-
-	single := func(name, unit string, f Figure) {
-		if f.Known {
-			a.AIPerf[name] = AIPerfMetric{Unit: unit, Avg: f}
-		}
-	}
+func aliases(run *Run, in *Input, s samples) Aliases {
+	a := Aliases{AIPerf: aiperf(run, in, s), AISimulate: map[string]Figure{}}
 	t := &run.Throughput
-	single("request_count", "requests", Known(run.Requests.Completed))
-	single("benchmark_duration", "sec", run.DurationS)
-	single("request_throughput", "requests/sec", t.RequestsPerS)
-	single("output_token_throughput", "tokens/sec", t.OutputTokensPerS)
-	single("goodput", "requests/sec", t.GoodputRequestsPerS)
-	if hit := run.KV.HitRate; hit.Known {
-		single("overall_usage_prompt_cache_read_pct", "%", Known(100*hit.Value))
-	}
-	for name, list := range map[string][]float64{
-		"time_to_first_token": s.ttft,
-		"inter_token_latency": s.tpot,
-		"request_latency":     s.e2e,
-	} {
-		if len(list) > 0 {
-			a.AIPerf[name] = aiperfMetric(list)
-		}
-	}
-
 	flat := func(name string, f Figure) {
 		if f.Known {
 			a.AISimulate[name] = f
@@ -84,6 +63,65 @@ func aliases(run *Run, s samples) Aliases {
 		flat("p99_"+name+"_ms", d.P99)
 	}
 	return a
+}
+
+// aiperf is the metrics of AIPerf 0.13 (aiperf/metrics/types). Its duration is that of completed requests, from the first that
+// was sent to the last token; but it divides by that of the run.
+func aiperf(run *Run, in *Input, s samples) map[string]AIPerfMetric {
+	first, last := None, None
+	var good, prompts, hits int64
+	for i := range in.Requests {
+		r := &in.Requests[i]
+		if r.Status != Completed || !in.Window.Contains(r.Arrival) {
+			continue
+		}
+		if first < 0 || r.Arrival < first {
+			first = r.Arrival
+		}
+		last = max(last, r.End)
+		if aiperfGood(r, in.SLO) {
+			good++
+		}
+		if r.Hit >= 0 {
+			prompts += int64(r.Input)
+			hits += int64(r.Hit)
+		}
+	}
+	metrics := map[string]AIPerfMetric{}
+	single := func(name, unit string, f Figure) {
+		if f.Known {
+			metrics[name] = AIPerfMetric{Unit: unit, Avg: f}
+		}
+	}
+	single("request_count", "requests", Known(run.Requests.Completed))
+	if first >= 0 {
+		single("benchmark_duration", "sec", Seconds(last-first))
+	}
+	t := &run.Throughput
+	single("request_throughput", "requests/sec", t.RequestsPerS)
+	single("output_token_throughput", "tokens/sec", t.OutputTokensPerS)
+	if t.GoodputRequestsPerS.Known {
+		single("goodput", "requests/sec", ratio(float64(good), run.DurationS.Value))
+	}
+	single("overall_usage_prompt_cache_read_pct", "%", ratio(100*float64(hits), float64(prompts)))
+	for name, list := range map[string][]float64{
+		"time_to_first_token": s.ttft,
+		"inter_token_latency": s.tpot,
+		"request_latency":     s.e2e,
+	} {
+		if len(list) > 0 {
+			metrics[name] = aiperfMetric(list)
+		}
+	}
+	return metrics
+}
+
+// aiperfGood tells whether a request counts as goodput: one without the time that is bounded does not.
+func aiperfGood(r *Request, slo SLO) bool {
+	first := r.FirstToken >= 0 && r.Output >= 1 && r.FirstToken-r.Arrival <= slo.TTFT
+	gaps := time.Duration(r.Output - 1)
+	even := r.FirstToken >= 0 && gaps >= 1 && r.End-r.FirstToken <= slo.ITL*gaps
+	return (first || slo.TTFT == 0) && (even || slo.ITL == 0)
 }
 
 // aiperfMetric sums up sorted latencies in ms. Std is that of the population.

@@ -111,7 +111,7 @@ func Build(in Input) *Run {
 	lost.Rejections, lost.Failures = in.Rejections, in.Failures
 	fillReuse(run, in.Requests, in.Window)
 	run.KV.WorkingSetTokens = workingSet(in.Requests, in.Window)
-	run.Aliases = aliases(run, latencies)
+	run.Aliases = aliases(run, &in, latencies)
 	if latencies.backwards > 0 {
 		run.Warnings = append(run.Warnings, fmt.Sprintf(
 			"%d latencies are negative and left out: the clocks of the source disagree", latencies.backwards))
