@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,7 +175,7 @@ func ids(from, n int) string {
 
 const streamed = `"stream":true,"stream_options":{"include_usage":true}`
 
-// scrape reads /metrics.
+// scrape reads /metrics. AIPerf 0.13 reads counters, gauges and histograms, and leaves summaries out.
 func scrape(t testing.TB, url string) map[string]float64 {
 	t.Helper()
 	resp, err := http.Get(url + "/metrics")
@@ -186,6 +187,9 @@ func scrape(t testing.TB, url string) map[string]float64 {
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		line := lines.Text()
 		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "# TYPE ") && !slices.Contains([]string{"counter", "gauge", "histogram"}, line[at+1:]) {
+			t.Errorf("metrics line %q: want a counter, gauge or histogram", line)
+		}
 		if line == "" || line[0] == '#' {
 			continue
 		}

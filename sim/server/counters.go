@@ -130,10 +130,9 @@ func (c *core) write(w io.Writer) {
 		m.counter("agentsim:scheduler_resumes", "Programs resumed by it.", float64(stats.Resumes))
 		m.counter("agentsim:scheduler_deferred", "Requests that it held.", float64(stats.Deferred))
 	}
-	m.head("agentsim:clock_lag_seconds", "How late the server came to what was due on its own clock.", "summary")
+	m.head("agentsim:clock_lag_seconds", "How late the server came to what was due on its own clock.", "gauge")
 	m.line("agentsim:clock_lag_seconds", `quantile="0.99"`, c.late.Quantile(0.99)/1e9)
 	m.line("agentsim:clock_lag_seconds", `quantile="1"`, c.latest.Seconds())
-	m.line("agentsim:clock_lag_seconds_count", "", float64(c.late.Count()))
 }
 
 // metricWriter writes metrics that share labels.
