@@ -31,7 +31,7 @@ lint:
 bench: build
 	go test -run '^$$' -bench . -benchmem ./...
 	bench/run.sh $(BIN)
-	interop/run.sh
+	interop/run.sh aisimulate
 
 ## accuracy: how far predictions are from published measurements (../shared/ground-truth); writes the tables into README.md and accuracy/README.md, or prints that of TRUTH=DIR
 accuracy:
@@ -68,9 +68,10 @@ demo: build
 closing-loop:
 	CLOSING_LOOP=1 go test ./replay -run '^TestClosingLoop$$' -count=1 -v -timeout 15m
 
-## interop: compare with NVIDIA's aisimulate from PyPI; skipped with a reason where python3 or PyPI is missing
+## interop: compare with NVIDIA's aisimulate and AIPerf from PyPI, in 5 minutes; skipped with a reason where python3 or PyPI is missing
 interop:
-	interop/run.sh
+	interop/run.sh aisimulate
+	interop/run.sh aiperf
 
 .PHONY: help build test lint bench accuracy profiles shapes fuzz proto demo closing-loop interop
 .DEFAULT_GOAL := help

@@ -79,7 +79,7 @@ def requests(count: int, gap_ms: int) -> Trace:
 def sessions(count: int, turns: int, gap_ms: int, companions: int = 0) -> Trace:
     """Sessions in Mooncake's format: every turn begins a delay after the one before it ended.
 
-    Prompts end at the end of a block, see compare.py. The first companions rows are single requests that generate for
+    Prompts end at the end of a block, see compare_aisimulate.py. The first companions rows are single requests that generate for
     the whole run.
     """
     rng, ids = random.Random(2), Ids()

@@ -5,7 +5,7 @@ computes prompt tokens, plus DECODE_MS if it generates for requests that had a t
 of a request must be equal: its prompt and output tokens, its reused tokens (found in the prefix cache when it was first
 admitted) and its times to the first and to the last token. So must the numbers of completed requests and preemptions.
 
-What sets the two apart, found by experiment with the version in requirements.txt, is configured away or kept out of the
+What sets the two apart, found by experiment with the version in aisimulate.txt, is configured away or kept out of the
 traces:
 
   - vLLM keeps one KV block as the null block; aisimulate has none. agentsim adds one to a config of aisimulate.
@@ -18,7 +18,7 @@ traces:
     companions of traces.sessions), and no preempted request may find all its blocks again.
   - Requests sent at the same instant may be routed in another order, unless they are rows of one timestamp.
 
-    compare.py --agentsim BINARY --aisimulate BINARY [--dir DIR] [SCENARIO...]
+    compare_aisimulate.py --agentsim BINARY --aisimulate BINARY [--dir DIR] [SCENARIO...]
 
 Exit code: 0 all agree, 1 some do not, 2 one of the programs failed.
 """
