@@ -45,10 +45,15 @@ func classOf(b byte) class {
 	}
 }
 
-// first and further are the weights of a byte whose predecessor has another class, and of one whose has the same.
+// first and further are the weights of a byte whose predecessor has another class, and of one whose has the same. They
+// are a least-squares fit to the mean of four tokenizers (cl100k, o200k, DeepSeek-V3's, Claude 2's; each scaled to have
+// the tokens of cl100k on code and English) over 1.9 MB in 3 kB pieces: transcripts of coding agents, Go, Python, English,
+// JSON, and messages of a program in German, Russian, Chinese, Japanese and Korean. With each tokenizer's scale the
+// kinds in English and code come out within 5%, pieces of them with a standard deviation of 5%; other languages within
+// 27%, since there the tokenizers differ by as much.
 var (
-	first   = [classes]int64{lower: 2600, upper: 2600, digit: 2600, space: 600, newline: 2400, mark: 2600, continuation: 600, lead2: 900, lead3: 1500, lead4: 4096}
-	further = [classes]int64{lower: 330, upper: 1500, digit: 1366, space: 100, newline: 500, mark: 1200, continuation: 600, lead2: 900, lead3: 1500, lead4: 4096}
+	first   = [classes]int64{lower: 1361, upper: 3377, digit: 5621, space: 948, newline: 5267, mark: 3341, continuation: 1256, lead2: 174, lead3: 853, lead4: 4096}
+	further = [classes]int64{lower: 407, upper: 733, digit: 1085, space: 62, newline: 62, mark: 479, continuation: 1256, lead2: 174, lead3: 853, lead4: 4096}
 )
 
 // rows holds, for each byte, the weights of all that may follow it. What begins a text is as after a newline.
