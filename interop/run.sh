@@ -1,11 +1,11 @@
 #!/bin/sh
-# Compares agentsim with a peer from PyPI: run.sh aisimulate|aiperf [ARGUMENT...]; see compare_PEER.py, which gets the arguments.
+# Compares agentsim with a peer from PyPI: run.sh aisimulate|aiperf|tokenizers [ARGUMENT...]; see compare_PEER.py, which gets the arguments.
 # Needs Go, python3 with venv, and PyPI the first time; without them it says so and succeeds.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 peer=${1:-}
 if [ ! -f "$here/compare_$peer.py" ]; then
-	echo "usage: $0 aisimulate|aiperf [ARGUMENT...]" >&2
+	echo "usage: $0 aisimulate|aiperf|tokenizers [ARGUMENT...]" >&2
 	exit 2
 fi
 shift
@@ -24,7 +24,7 @@ if ! cmp -s "$here/$peer.txt" "$venv/installed.txt"; then
 	mkdir -p "$cache"
 	rm -rf "$venv"
 	python3 -m venv "$venv" >"$cache/install.log" 2>&1 || skip "python3 -m venv failed, see $cache/install.log"
-	echo "interop: installing $peer from PyPI into $venv (400 to 600 MB)"
+	echo "interop: installing $peer from PyPI into $venv, up to 600 MB"
 	"$venv/bin/pip" install --no-deps --only-binary=:all: -r "$here/$peer.txt" >"$cache/install.log" 2>&1 ||
 		skip "pip could not install it, see $cache/install.log: $(tail -n 1 "$cache/install.log")"
 	cp "$here/$peer.txt" "$venv/installed.txt"

@@ -64,7 +64,9 @@ func readBPE(text json.RawMessage) (*bpe, error) {
 		m.unknown = &id
 	}
 	if f.ByteFallback {
-		m.bytes = byteTokens(f.Vocab)
+		if m.bytes, err = byteTokens(f.Vocab); err != nil {
+			return nil, fmt.Errorf("byte_fallback: %w", err)
+		}
 	}
 	if err := m.addMerges(f.Merges); err != nil {
 		return nil, err
@@ -73,17 +75,22 @@ func readBPE(text json.RawMessage) (*bpe, error) {
 	return m, nil
 }
 
-// byteTokens returns the tokens of single bytes. Files that lack some get none.
-func byteTokens(vocab map[string]uint32) []uint32 {
-	tokens := make([]uint32, 256)
-	for b := range tokens {
-		id, ok := vocab[fmt.Sprintf("<0x%02X>", b)]
-		if !ok {
-			return nil
+// byteTokens returns the tokens of single bytes, or nil if there are none.
+func byteTokens(vocab map[string]uint32) ([]uint32, error) {
+	var tokens []uint32
+	missing := ""
+	for b := range 256 {
+		name := fmt.Sprintf("<0x%02X>", b)
+		if id, ok := vocab[name]; ok {
+			tokens = append(tokens, id)
+		} else {
+			missing = name
 		}
-		tokens[b] = id
 	}
-	return tokens
+	if tokens != nil && missing != "" {
+		return nil, fmt.Errorf("%s is not in the vocabulary, but others like it are", missing)
+	}
+	return tokens, nil
 }
 
 func (m *bpe) addMerges(pairs []pair) error {

@@ -236,6 +236,7 @@ func TestLoadErrors(t *testing.T) {
 		{"a new key of the model", parts{model: `"fresh": 1,`}.JSON(), `"fresh"`},
 		{"dropout", parts{model: `"dropout": 0.1,`}.JSON(), "dropout 0.1"},
 		{"unk_token", parts{model: `"unk_token": "?",`}.JSON(), `unk_token: "?"`},
+		{"some bytes", parts{model: `"byte_fallback": true,`, tokens: letters("<0x00>")}.JSON(), "byte_fallback: <0xFF>"},
 		{"a merge without its token", parts{tokens: letters(), merges: []string{"a b"}}.JSON(), `merges[0]: "a" and "b"`},
 		{"a merge of three", parts{tokens: letters(), merges: []string{"a b c"}}.JSON(), "not two tokens"},
 		{"a list of three", `{"model": {"type": "BPE", "vocab": {}, "merges": [["a", "b", "c"]]}}`, "a merge of 3"},
