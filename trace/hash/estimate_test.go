@@ -97,6 +97,105 @@ func TestEstimateShares(t *testing.T) {
 	})
 }
 
+// twin is a Prompt that keeps all texts and borders, and hashes everything each time.
+type twin struct {
+	blockSize int
+	known     []measured
+}
+
+// measured is a prompt of known length: ends are where its full blocks end.
+type measured struct {
+	text   string
+	tokens int
+	ends   []int
+}
+
+func (w *twin) blocks(text string, tokens int) []uint64 {
+	var from measured
+	for _, m := range w.known {
+		if strings.HasPrefix(text, m.text) && (tokens == 0 || m.tokens < tokens || m.tokens == tokens && m.text == text) && len(m.text) >= len(from.text) {
+			from = m
+		}
+	}
+	ends := slices.Clone(from.ends)
+	full := int64(w.blockSize) * token
+	open := int64(from.tokens%w.blockSize) * full / int64(w.blockSize)
+	for i := len(from.text); i < len(text); i++ {
+		before := byte('\n')
+		if i > 0 {
+			before = text[i-1]
+		}
+		weight := first[classOf(text[i])]
+		if classOf(before) == classOf(text[i]) {
+			weight = further[classOf(text[i])]
+		}
+		for open += weight; open >= full; open -= full {
+			ends = append(ends, i+1)
+		}
+	}
+	last := func() int { return append([]int{0}, ends...)[len(ends)] }
+	counted := tokens
+	if tokens == 0 {
+		counted = len(ends)*w.blockSize + int(open*int64(w.blockSize)/full)
+		if counted%w.blockSize == 0 && last() < len(text) {
+			counted++
+		}
+	}
+	n := counted / w.blockSize
+	if ends = ends[:min(n, len(ends))]; counted%w.blockSize == 0 && len(ends) == n && n > 0 {
+		ends[n-1] = len(text)
+	}
+	for len(ends) < n {
+		ends = append(ends, len(text))
+	}
+	var sums []uint64
+	begin := 0
+	for _, end := range ends {
+		sums = append(sums, sumOf(text[begin:end], 0))
+		begin = end
+	}
+	if part := counted % w.blockSize; part > 0 {
+		sums = append(sums, sumOf(text[begin:], part))
+	}
+	if tokens > 0 && !slices.ContainsFunc(w.known, func(m measured) bool { return m.text == text }) {
+		w.known = append(w.known, measured{text, tokens, ends})
+	}
+	return chainOf(sums...)
+}
+
+// TestEstimateLikeTwin draws histories in which prompts grow, are cut short, repeated, and measured oddly or not at all.
+func TestEstimateLikeTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		blockSize := rapid.IntRange(1, 6).Draw(t, "blockSize")
+		p, w := NewEstimator(blockSize).Prompt(), &twin{blockSize: blockSize}
+		texts := []string{""}
+		for range rapid.IntRange(1, 12).Draw(t, "prompts") {
+			old := rapid.SampledFrom(texts).Draw(t, "old")
+			text := old[:len(old)-rapid.IntRange(0, min(10, len(old))).Draw(t, "cut")] + prose.Draw(t, "new")
+			texts = append(texts, text)
+			tokens := 0
+			if rapid.IntRange(0, 4).Draw(t, "measured") > 0 {
+				tokens = rapid.IntRange(1, 2*int(weigh(text)/token)+3).Draw(t, "tokens")
+			}
+			if got, want := p.Blocks(text, tokens), w.blocks(text, tokens); !slices.Equal(got, want) {
+				t.Fatalf("%q of %d tokens: %x, want %x", text, tokens, got, want)
+			}
+		}
+	})
+}
+
+// TestEstimateForgetsTheOldest measures more prompts than are remembered.
+func TestEstimateForgetsTheOldest(t *testing.T) {
+	p := NewEstimator(4).Prompt()
+	text := strings.Repeat("x", maxPoints+10)
+	for n := 1; n <= len(text); n++ {
+		p.Blocks(text[:n], n)
+	}
+	if len(p.points) != maxPoints || p.points[0].length != 11 || p.points[maxPoints-1].length != len(text) {
+		t.Errorf("%d points, of %d to %d bytes", len(p.points), p.points[0].length, p.points[len(p.points)-1].length)
+	}
+}
+
 // TestEstimateFindsWhatIsStillEqual grows a session as harnesses do: a reminder at the end that the next turn has no
 // more, requests of another kind in between, and a turn taken back.
 func TestEstimateFindsWhatIsStillEqual(t *testing.T) {
