@@ -10,8 +10,9 @@ import (
 const (
 	// maxTokens bounds a prompt: a count beyond it is not believed. The largest contexts hold ten million tokens.
 	maxTokens = 1 << 24
-	// maxPoints is how many measured prompts of a session are remembered.
+	// maxPoints and maxSums are how many measured prompts of a session are remembered, and how many blocks of them.
 	maxPoints = 1024
+	maxSums   = 1 << 20
 	// minScale is the fewest estimated tokens of a prompt that may set an estimator's scale.
 	minScale = 1000
 )
@@ -76,6 +77,7 @@ type Prompt struct {
 	weight    int64    // of a full block; 0 before the first prompt
 	points    []*point // by length
 	made      int      // how many points there have been
+	sums      int      // how many hashes the points hold
 }
 
 // A point is the end of a measured prompt.
@@ -161,9 +163,11 @@ func (p *Prompt) remember(at *point) {
 	p.made++
 	at.number = p.made
 	p.points = slices.Insert(p.points, n, at)
-	if len(p.points) > maxPoints {
+	p.sums += len(at.sums)
+	for len(p.points) > 1 && (len(p.points) > maxPoints || p.sums > maxSums) {
 		oldest := slices.MinFunc(p.points, func(a, b *point) int { return a.number - b.number })
 		p.points = slices.DeleteFunc(p.points, func(at *point) bool { return at == oldest })
+		p.sums -= len(oldest.sums)
 	}
 }
 

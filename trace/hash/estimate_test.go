@@ -194,6 +194,12 @@ func TestEstimateForgetsTheOldest(t *testing.T) {
 	if len(p.points) != maxPoints || p.points[0].length != 11 || p.points[maxPoints-1].length != len(text) {
 		t.Errorf("%d points, of %d to %d bytes", len(p.points), p.points[0].length, p.points[len(p.points)-1].length)
 	}
+	for _, text := range []string{"a", "b", "c"} { // of which a server says that they are huge
+		p.Blocks(text, 4*(maxSums/2+1))
+	}
+	if p.sums > maxSums || len(p.points) != 1 {
+		t.Errorf("%d points hold %d hashes, want one point", len(p.points), p.sums)
+	}
 }
 
 // TestEstimateFindsWhatIsStillEqual grows a session as harnesses do: a reminder at the end that the next turn has no

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,8 +22,11 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// addedTokens are those found in one pass, by their first byte, longest first.
-type addedTokens [256][]addedToken
+// addedTokens are those found in one pass.
+type addedTokens struct {
+	byContent map[string]addedToken
+	lengths   [256][]int // of those that begin with a byte, longest first
+}
 
 // readAddedTokens returns the tokens to find in text as it is, and those to find in normalized text.
 func readAddedTokens(tokens []addedToken, normalize func(string) string) (verbatim, normalized addedTokens, err error) {
@@ -40,15 +42,21 @@ func readAddedTokens(tokens []addedToken, normalize func(string) string) (verbat
 		if t.Content == "" {
 			return verbatim, normalized, fmt.Errorf("[%d].content: an empty token is in every text; remove it", i)
 		}
-		list := &into[t.Content[0]]
-		*list = append(*list, t)
-	}
-	for _, set := range []*addedTokens{&verbatim, &normalized} {
-		for _, list := range set {
-			slices.SortStableFunc(list, func(a, b addedToken) int { return cmp.Compare(len(b.Content), len(a.Content)) })
-		}
+		into.add(t)
 	}
 	return verbatim, normalized, nil
+}
+
+func (a *addedTokens) add(t addedToken) {
+	if a.byContent == nil {
+		a.byContent = map[string]addedToken{}
+	}
+	a.byContent[t.Content] = t
+	lengths := &a.lengths[t.Content[0]]
+	at, known := slices.BinarySearchFunc(*lengths, len(t.Content), func(a, b int) int { return b - a })
+	if !known {
+		*lengths = slices.Insert(*lengths, at, len(t.Content))
+	}
 }
 
 // split hands over the tokens in a text and the text between them, in order. The leftmost token wins, and of those the
@@ -56,8 +64,8 @@ func readAddedTokens(tokens []addedToken, normalize func(string) string) (verbat
 func (a *addedTokens) split(text string, token func(uint32), between func(string)) {
 	done := 0
 	for i := 0; i < len(text); {
-		t := a.at(text[i:])
-		if t == nil {
+		t, ok := a.at(text[i:])
+		if !ok {
 			i++
 			continue
 		}
@@ -84,14 +92,15 @@ func (a *addedTokens) split(text string, token func(uint32), between func(string
 }
 
 // at returns the longest token that a text begins with.
-func (a *addedTokens) at(text string) *addedToken {
-	list := a[text[0]]
-	for i := range list {
-		if strings.HasPrefix(text, list[i].Content) {
-			return &list[i]
+func (a *addedTokens) at(text string) (addedToken, bool) {
+	for _, n := range a.lengths[text[0]] {
+		if n <= len(text) {
+			if t, ok := a.byContent[text[:n]]; ok {
+				return t, true
+			}
 		}
 	}
-	return nil
+	return addedToken{}, false
 }
 
 func endsWithWord(text string) bool {

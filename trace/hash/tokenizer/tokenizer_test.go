@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -263,6 +264,21 @@ func TestLoadErrors(t *testing.T) {
 	}
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("error %v does not name the file %s", err, path)
+	}
+}
+
+// TestEncodeLongRuns encodes texts on which a square of their length would take minutes.
+func TestEncodeLongRuns(t *testing.T) {
+	p := byteLevelOf("a a", "aa aa", "Ġ Ġ")
+	p.pre = `{"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": ` + strconv.Quote(llama3) + `}, "behavior": "Isolated"},
+		{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}`
+	p.added = added(1000, "<s>", `"lstrip": true,`) + "," + added(1001, "<<", "")
+	tokenizer := p.load(t)
+	for text, size := range map[string]int{"a": 4, " ": 2, "\n": 1, " \n": 1, "<": 2, "<s": 1, "日": 1, " <s>": 4, "' ": 1} {
+		long := strings.Repeat(text, 1<<17)
+		if got, want := len(tokenizer.Encode(long)), len(long)/size; got != want {
+			t.Errorf("%q again and again: %d tokens, want %d", text, got, want)
+		}
 	}
 }
 
