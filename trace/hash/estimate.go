@@ -105,7 +105,7 @@ func (p *Prompt) Clone() *Prompt {
 // as those of the package's function Blocks, over text in the place of tokens, and are ceil(tokens/blockSize) many; of
 // more than 2^24 tokens there are none. The text is all of the prompt, written the same way in each turn, so that a
 // turn which adds to the last one's prompt has it as its prefix; where it has not, what is still equal is found again.
-// The slice is the caller's.
+// A prompt with its answer behind it, and the tokens of both, gives the hashes of a completion. The slice is the caller's.
 func (p *Prompt) Blocks(text string, tokens int) []uint64 {
 	if p.estimator.blockSize <= 0 || tokens > maxTokens {
 		return nil

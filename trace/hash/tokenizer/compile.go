@@ -20,7 +20,7 @@ func literal(text string) *pattern {
 	p := &pattern{}
 	last := &p.first
 	for _, r := range text {
-		*last = &node{set: newSet(one(r, false)), min: 1, max: 1}
+		*last = &node{set: single(r, false), min: 1, max: 1}
 		last = &(*last).next
 	}
 	return p
@@ -128,16 +128,12 @@ func (c *compiler) part(depth int) (first, last *node, err error) {
 	case c.take("("):
 		return c.group(depth, c.fold)
 	}
-	has, err := c.single()
+	s, err := c.set()
 	if err != nil {
 		return nil, nil, err
 	}
-	n := &node{min: 1, max: 1}
-	if err := c.quantifier(n); err != nil {
-		return nil, nil, err
-	}
-	n.set = newSet(has)
-	return n, n, nil
+	n := &node{set: s, min: 1, max: 1}
+	return n, n, c.quantifier(n)
 }
 
 func (c *compiler) lookahead(depth int, put func(n, inner *node)) (first, last *node, err error) {
@@ -212,24 +208,31 @@ func (c *compiler) quantifier(n *node) error {
 	return c.noQuantifier("a quantifier")
 }
 
-// single reads a character or a class.
-func (c *compiler) single() (func(rune) bool, error) {
+// set reads a character or a class.
+func (c *compiler) set() (*set, error) {
 	switch {
 	case c.take("["):
-		return c.class()
+		has, err := c.class()
+		if err != nil {
+			return nil, err
+		}
+		return newSet(has), nil
 	case c.take("."):
-		return func(r rune) bool { return r != '\n' }, nil
+		return newSet(func(r rune) bool { return r != '\n' }), nil
 	case c.take(`\`):
 		has, r, err := c.escape()
-		if has == nil {
-			has = one(r, c.fold)
+		if err != nil {
+			return nil, err
 		}
-		return has, err
+		if has != nil {
+			return newSet(has), nil
+		}
+		return single(r, c.fold), nil
 	}
 	if strings.IndexByte("^$*+?{", c.text[c.at]) >= 0 {
 		return nil, fmt.Errorf("%c is not supported here", c.text[c.at])
 	}
-	return one(c.rune(), c.fold), nil
+	return single(c.rune(), c.fold), nil
 }
 
 // class reads a class behind its [.

@@ -136,7 +136,7 @@ func (s stringOrRegex) compile() (*pattern, error) {
 	case s.Regex != nil:
 		p, err := compile(*s.Regex)
 		if err != nil {
-			return nil, fmt.Errorf("Regex: %w", err)
+			return nil, fmt.Errorf("its Regex %w", err)
 		}
 		return p, nil
 	case s.String != nil && *s.String != "":

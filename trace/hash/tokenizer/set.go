@@ -22,6 +22,19 @@ func newSet(has func(rune) bool) *set {
 	return s
 }
 
+// single makes a set of one rune, in either case if fold.
+func single(r rune, fold bool) *set {
+	s := &set{high: one(r, fold)}
+	for f := r; ; {
+		if f < 1<<16 {
+			s.low[f>>6] |= 1 << (f & 63)
+		}
+		if f = unicode.SimpleFold(f); f == r || !fold {
+			return s
+		}
+	}
+}
+
 // match returns the size of the rune at a position if it is in the set, else 0.
 func (s *set) match(text []byte, at int) int {
 	if at < len(text) && text[at] < utf8.RuneSelf {

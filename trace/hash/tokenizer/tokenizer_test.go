@@ -246,7 +246,7 @@ func TestLoadErrors(t *testing.T) {
 		{"pre_tokenizer", parts{pre: `{"type": "UnicodeScripts"}`}.JSON(), `pre_tokenizer: type "UnicodeScripts"`},
 		{"a key of one", parts{pre: `{"type": "ByteLevel", "fresh": 1}`}.JSON(), `"fresh"`},
 		{"a behavior", parts{pre: `{"type": "Split", "pattern": {"String": "-"}, "behavior": "Odd"}`}.JSON(), `behavior: "Odd"`},
-		{"a pattern", parts{pre: `{"type": "Split", "pattern": {"Regex": "(?<=a)b"}, "behavior": "Isolated"}`}.JSON(), `pattern: Regex: "(?<=a)b"`},
+		{"a pattern", parts{pre: `{"type": "Split", "pattern": {"Regex": "(?<=a)b"}, "behavior": "Isolated"}`}.JSON(), `pattern: its Regex "(?<=a)b"`},
 		{"no pattern", parts{pre: `{"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated"}`}.JSON(), "pattern: it is empty"},
 		{"a scheme", parts{pre: `{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "odd"}`}.JSON(), `prepend_scheme: "odd"`},
 		{"a replacement", parts{pre: `{"type": "Metaspace", "replacement": ""}`}.JSON(), `replacement: ""`},
