@@ -172,7 +172,7 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 		Schema: trace.Schema, EventType: trace.EventRequestEnd, EventSource: "dynamo", EventTimeMs: &eventTime,
 		AgentContext: &trace.AgentContext{SessionID: t.Session.ID + suffix, ParentSessionID: parent, InputTrigger: t.Trigger,
 			Compaction: compaction, SessionFinal: t.Final},
-		Request:      req,
+		Request: req,
 	}
 }
 
