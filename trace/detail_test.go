@@ -42,7 +42,8 @@ func TestReadDetailed(t *testing.T) {
 				KVTransfer: 1500 * time.Microsecond, HitRate: 0.25, QueueDepth: 2, Workers: &Worker{PrefillWorkerID: &id, PrefillDPRank: &rank},
 				FinishReason: "tool_calls", Backend: "stop", StopReason: "7", Choices: `[{"choice_index":0}]`,
 				Compaction: `{"trigger":"auto"}`, KVHints: `{"evict_session":true}`}},
-		{"nothing told, or nonsense", `"request_id":"a","input_tokens":130,"request_received_ms":1000,"avg_itl_ms":1e300`, `"session_id":"s"`,
+		{"nothing told, or nonsense", `"request_id":"a","input_tokens":130,"request_received_ms":1000,"avg_itl_ms":1e300,
+			"replay":{"trace_block_size":64,"input_length":130,"input_sequence_hashes":[1,2,3,4,5,6,7]}`, `"session_id":"s"`,
 			Detail{PrefillWait: NoTime, Prefill: NoTime, ITL: NoTime, KVTransfer: NoTime, HitRate: -1, QueueDepth: Unknown}},
 		{"of a run", `"request_id":"a","input_tokens":130,"request_received_ms":1000,"agentsim":{"copy":2,"status":"failed","worker":3,
 			"hit_tokens":64,"arrival_ns":5,"held_ns":7,"waited_ns":100,"tool_ns":60,"human_ns":30,"preemptions":1,"inferred":["gap"]}`, `"session_id":"s"`,
@@ -58,8 +59,12 @@ func TestReadDetailed(t *testing.T) {
 				}
 			}
 			c := readDetailed(t, row)
-			if diff := cmp.Diff(&test.want, c.Sessions[0].Turns[0].Detail); diff != "" {
+			turn := c.Sessions[0].Turns[0]
+			if diff := cmp.Diff(&test.want, turn.Detail); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(turn.Hashes) > 0 {
+				t.Errorf("%d hashes, which nobody shows", len(turn.Hashes))
 			}
 		})
 	}

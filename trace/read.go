@@ -13,7 +13,7 @@ func Read(ctx context.Context, segments []Segment, progress Progress) (*Capture,
 	return read(ctx, segments, progress, false)
 }
 
-// ReadDetailed is Read for those who show a capture: it keeps the rest of each row too, and tools without an end.
+// ReadDetailed is Read for those who show a capture: it keeps the rest of each row and tools without an end, but no hashes.
 func ReadDetailed(ctx context.Context, segments []Segment, progress Progress) (*Capture, error) {
 	return read(ctx, segments, progress, true)
 }

@@ -185,11 +185,10 @@ func (p *rowParser) request(rec *Record) error {
 	if x := r.Agentsim; x != nil {
 		t.setExtension(x)
 	}
-	if err := p.hashes(t, rec); err != nil {
-		return fmt.Errorf("request %q: %w", t.ID, err)
-	}
 	if p.detailed {
 		t.Detail = p.detail(rec)
+	} else if err := p.hashes(t, rec); err != nil {
+		return fmt.Errorf("request %q: %w", t.ID, err)
 	}
 	p.Turns = append(p.Turns, t)
 	return nil

@@ -43,7 +43,7 @@ type Options struct {
 	Format string
 	// BlockSize overrides the tokens per hash of Mooncake formats; 0 is the file's own, or 512.
 	BlockSize int
-	// Details keeps what only those who show a trace need, as trace.ReadDetailed does.
+	// Details keeps what only those who show a trace need, as trace.ReadDetailed does, and drops hashes where it can.
 	Details bool
 	// Stdin is read for the argument "-".
 	Stdin io.Reader
