@@ -98,7 +98,7 @@ func stamp(b []byte, at time.Duration) []byte {
 }
 
 func (c *chrome) text(b []byte, s string) []byte {
-	text, _ := json.MarshalNoEscape(clean(s)) // of a string there is no error
+	text, _ := json.MarshalWithOption(clean(s), json.DisableHTMLEscape()) // of a string there is no error
 	return append(b, text...)
 }
 

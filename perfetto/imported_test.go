@@ -107,15 +107,15 @@ type flow struct{ from, to *slice }
 
 // packet is a track event before it is sorted.
 type packet struct {
-	at             time.Duration
-	kind           uint64
-	track          uint64
-	name           string
-	categories     []string
-	args           map[string]any
-	starts, ends   []uint64
-	value          float64
-	hasValue, live bool
+	at           time.Duration
+	kind         uint64
+	track        uint64
+	name         string
+	categories   []string
+	args         map[string]any
+	starts, ends []uint64
+	value        float64
+	hasValue     bool
 }
 
 // importFile reads a file by the rules of Perfetto's importer: packets sorted by time, those of one time in the order of the

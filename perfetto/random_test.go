@@ -12,7 +12,7 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// genCapture makes captures whose times are a few units apart, so that many are equal: overlapping and empty calls, calls
+// genCapture makes linked captures whose times are a few units apart, so that many are equal: overlapping and empty calls, calls
 // and tools without an end, tools before any call, children that outlive their parents or come before them, rows that
 // contradict themselves.
 func genCapture(t *rapid.T) *trace.Capture {
@@ -74,6 +74,9 @@ func genCapture(t *rapid.T) *trace.Capture {
 		}
 		c.Sessions = append(c.Sessions, s)
 	}
+	if err := c.Link(); err != nil {
+		t.Skip(err)
+	}
 	return c
 }
 
@@ -81,9 +84,6 @@ func genCapture(t *rapid.T) *trace.Capture {
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := genCapture(t)
-		if err := c.Link(); err != nil {
-			t.Skip(err)
-		}
 		o := Options{NoStages: rapid.Bool().Draw(t, "no stages"), NoCounters: rapid.Bool().Draw(t, "no counters"), AbsoluteTime: rapid.Bool().Draw(t, "absolute")}
 		in := draw(t, o, Source{Label: "random", Capture: c})
 		zero := time.Duration(0)

@@ -41,16 +41,21 @@ func (o output) prepare() error {
 	if o.html == "" {
 		return nil
 	}
-	switch at, err := os.Stat(o.html); {
+	return prepareFile("--html", o.html, o.force)
+}
+
+// prepareFile refuses a file to write that is there already, and one whose folder is not. Flag is what named it.
+func prepareFile(flag, path string, force bool) error {
+	switch at, err := os.Stat(path); {
 	case err == nil && at.IsDir():
-		return usagef("--html %s is a folder; name a file in it", o.html)
-	case err == nil && !o.force:
-		return usagef("%s is there already; take another file or --force", o.html)
+		return usagef("%s %s is a folder; name a file in it", flag, path)
+	case err == nil && !force:
+		return usagef("%s is there already; take another file or --force", path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return usagef("looking for --html %s: %w", o.html, err)
+		return usagef("looking for %s %s: %w", flag, path, err)
 	}
-	if folder, err := os.Stat(filepath.Dir(o.html)); err != nil || !folder.IsDir() {
-		return usagef("--html %s: there is no folder %s", o.html, filepath.Dir(o.html))
+	if folder, err := os.Stat(filepath.Dir(path)); err != nil || !folder.IsDir() {
+		return usagef("%s %s: there is no folder %s", flag, path, filepath.Dir(path))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -273,18 +272,7 @@ func (c *perfettoCommand) chooseOutput(inputs []timelineInput) error {
 	}
 	named := filepath.Ext(strings.TrimSuffix(c.out, ".gz")) == ".json"
 	c.JSON = c.form == "json" || c.form == "" && named
-	switch at, err := os.Stat(c.out); {
-	case err == nil && at.IsDir():
-		return usagef("-o %s is a folder; name a file in it", c.out)
-	case err == nil && !c.force:
-		return usagef("%s is there already; take another file (-o) or --force", c.out)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return usagef("looking for -o %s: %w", c.out, err)
-	}
-	if folder, err := os.Stat(filepath.Dir(c.out)); err != nil || !folder.IsDir() {
-		return usagef("-o %s: there is no folder %s", c.out, filepath.Dir(c.out))
-	}
-	return nil
+	return prepareFile("-o", c.out, c.force)
 }
 
 // read reads a trace and opens its events.
