@@ -47,7 +47,7 @@ func (w *engine) set(at time.Duration, name, unit string, value float64) {
 // batch sets the counters of what a step works on.
 func (w *engine) batch(at time.Duration, e *events.Step) {
 	steps := float64(max(e.Steps, 1))
-	w.set(at, "requests running", "", float64(e.Running))
+	w.set(at, "batch occupancy (requests running)", "", float64(e.Running))
 	w.set(at, "requests waiting", "", float64(e.Waiting))
 	w.set(at, "prefill tokens per step", "", float64(e.Prefill)/steps)
 	w.set(at, "decode tokens per step", "", float64(e.Decode)/steps)
@@ -152,7 +152,7 @@ func (w *engine) reading(at time.Duration, e *events.Gauge) {
 			w.set(at, name, unit, *v*factor)
 		}
 	}
-	set("requests running", "", e.Running, 1)
+	set("batch occupancy (requests running)", "", e.Running, 1)
 	set("requests waiting", "", e.Waiting, 1)
 	set("KV utilization", "%", e.KVUtilization, 100)
 	set("preemptions", "", e.Preemptions, 1)

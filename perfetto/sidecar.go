@@ -1,6 +1,7 @@
 package perfetto
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -157,7 +158,8 @@ func (d *deciding) draw(at time.Duration, e *events.Decision) {
 	if !drawn {
 		return
 	}
-	out := d.event(d.row(e.What), at, e.What, catDecision)
+	what := cmp.Or(e.What, "(not told)")
+	out := d.event(d.row(what), at, what, catDecision)
 	out.starts, out.ends = starts, ends
 	out.text("why", e.Why)
 	out.text("session_id", e.Session)

@@ -57,6 +57,7 @@ func (p *plan) reported(list []tool, s *session) []tool {
 	ended := int32(-1)
 	for _, span := range s.Tools {
 		t := tool{ToolSpan: span, to: -1}
+		t.Class = cmp.Or(t.Class, unnamed)
 		if t.End == trace.NoTime {
 			t.endless, t.End = true, t.Start
 		}
