@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/goccy/go-json"
 )
@@ -28,9 +29,11 @@ type Chunk struct {
 	Stop string
 	// Usage is the tokens so far; nil where the event does not tell.
 	Usage *Usage
+	// UsageOnly marks the event that OpenAI's streams end with when usage was asked for.
+	UsageOnly bool
 	// Err is a failure told inside an answer that began with status 200.
 	Err *Error
-	// End is Anthropic's message_stop: like [DONE] it ends the stream.
+	// End is Anthropic's message_stop, or the last event of a response of OpenAI: like [DONE] it ends the stream.
 	End bool
 }
 
@@ -84,12 +87,14 @@ type event struct {
 	Type         string          `json:"type"`
 	Message      json.RawMessage `json:"message"` // message_start; or the text of an error
 	Index        int             `json:"index"`
-	Delta        *delta          `json:"delta"`
+	Delta        *eventDelta     `json:"delta"`
 	ContentBlock *contentBlock   `json:"content_block"`
 	Content      []contentBlock  `json:"content"`
 	Role         string          `json:"role"`
 	StopReason   string          `json:"stop_reason"`
 	StopSequence string          `json:"stop_sequence"`
+
+	responseEvent
 }
 
 type choice struct {
@@ -152,8 +157,14 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 	ReasoningTokens *int64 `json:"reasoning_tokens"` // SGLang
 
-	InputTokens              *int64 `json:"input_tokens"`
-	OutputTokens             *int64 `json:"output_tokens"`
+	InputTokens        *int64 `json:"input_tokens"`
+	OutputTokens       *int64 `json:"output_tokens"`
+	InputTokensDetails *struct {
+		CachedTokens *int64 `json:"cached_tokens"`
+	} `json:"input_tokens_details"` // of responses
+	OutputTokensDetails *struct {
+		ReasoningTokens *int64 `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
 	CacheReadInputTokens     *int64 `json:"cache_read_input_tokens"`
 	CacheCreationInputTokens *int64 `json:"cache_creation_input_tokens"`
 }
@@ -174,8 +185,13 @@ func (c *Chunk) Parse(data []byte) error {
 	if len(e.Choices) > 0 {
 		c.takeChoice(&e.Choices[0])
 	}
-	if e.Type != "" {
+	switch {
+	case e.Object == "response" || strings.HasPrefix(e.Type, "response."):
+		c.takeResponse(&e)
+	case e.Type != "":
 		return c.takeAnthropic(&e)
+	default:
+		c.UsageOnly = c.Usage != nil && len(e.Choices) == 0 && c.Err == nil
 	}
 	return nil
 }
@@ -261,6 +277,12 @@ func (u *usage) normal() *Usage {
 	if d := u.CompletionTokensDetails; d != nil {
 		n.Reasoning = d.ReasoningTokens
 	}
+	if d := u.InputTokensDetails; d != nil {
+		n.Cached = d.CachedTokens
+	}
+	if d := u.OutputTokensDetails; d != nil {
+		n.Reasoning = d.ReasoningTokens
+	}
 	if u.OutputTokens != nil {
 		n.Completion = u.OutputTokens
 	}
@@ -278,7 +300,7 @@ func (u *usage) normal() *Usage {
 
 // failure is the error that an event tells, nil when it tells none.
 func (e *event) failure(data []byte) *Error {
-	if len(e.Error) > 0 && string(e.Error) != "null" || e.Object == "error" {
+	if len(e.Error) > 0 && string(e.Error) != "null" || e.Object == "error" || e.Type == "error" {
 		return ParseError(0, bytes.Clone(data))
 	}
 	return nil

@@ -26,8 +26,9 @@ func TestChunk(t *testing.T) {
 			Chunk{ToolCalls: []ToolCall{{0, "c1", "ls", "{"}}}, true},
 		{"finish reason with empty text", `{"choices":[{"text":"","finish_reason":"length"}]}`, Chunk{Finish: "length"}, false},
 		{"usage without choices (sglang#23949)", `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":1}}}`,
-			Chunk{Usage: &Usage{new(int64(9)), new(int64(4)), new(int64(3)), new(int64(1))}}, false},
-		{"usage details null", `{"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":null}}`, Chunk{Usage: &Usage{Prompt: new(int64(9))}}, false},
+			Chunk{Usage: &Usage{new(int64(9)), new(int64(4)), new(int64(3)), new(int64(1))}, UsageOnly: true}, false},
+		{"usage details null", `{"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":null}}`, Chunk{Usage: &Usage{Prompt: new(int64(9))}, UsageOnly: true}, false},
+		{"usage beside a choice", `{"choices":[{"delta":{}}],"usage":{"prompt_tokens":9}}`, Chunk{Usage: &Usage{Prompt: new(int64(9))}}, false},
 		{"token ids", `{"choices":[{"text":"a","token_ids":[5,6],"prompt_token_ids":[1,2]}]}`, Chunk{Text: "a", TokenIDs: []uint32{5, 6}, PromptTokenIDs: []uint32{1, 2}}, true},
 		{"error in an answer", `{"error":{"message":"gone","type":"server_error","code":500}}`, Chunk{Err: &Error{Message: "gone", Type: "server_error", Code: "500"}}, false},
 		{"error of old vLLM", `{"object":"error","message":"gone","type":"X","code":400}`, Chunk{Err: &Error{Message: "gone", Type: "X", Code: "400"}}, false},
@@ -48,6 +49,25 @@ func TestChunk(t *testing.T) {
 		{"Anthropic error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, Chunk{Err: &Error{Message: "Overloaded", Type: "overloaded_error"}}, false},
 		{"a whole message", `{"type":"message","role":"assistant","id":"m","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"ls","input":{"p":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}`,
 			Chunk{ID: "m", Role: "assistant", Text: "a", ToolCalls: []ToolCall{{1, "t", "ls", `{"p":1}`}}, Finish: "tool_use", Usage: &Usage{Prompt: new(int64(3)), Completion: new(int64(4))}}, true},
+
+		{"response.created", `{"type":"response.created","response":{"id":"r","model":"m","status":"in_progress","usage":null,"error":null,"output":[]}}`, Chunk{ID: "r", Model: "m"}, false},
+		{"output_text.delta", `{"type":"response.output_text.delta","output_index":0,"delta":"hi"}`, Chunk{Text: "hi"}, true},
+		{"reasoning_text.delta", `{"type":"response.reasoning_text.delta","delta":"hm"}`, Chunk{Reasoning: "hm"}, true},
+		{"a message begins", `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"x","content":[]}}`, Chunk{}, false},
+		{"a call begins", `{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"c","name":"ls","arguments":""}}`,
+			Chunk{ToolCalls: []ToolCall{{Index: 1, ID: "c", Name: "ls"}}}, true},
+		{"a shell call has no name", `{"type":"response.output_item.added","item":{"type":"local_shell_call","call_id":"c"}}`,
+			Chunk{ToolCalls: []ToolCall{{ID: "c", Name: "local_shell"}}}, true},
+		{"arguments.delta", `{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"a"}`, Chunk{ToolCalls: []ToolCall{{Index: 1, Arguments: `{"a`}}}, true},
+		{"what is done was told", `{"type":"response.output_item.done","item":{"type":"message","content":[{"type":"output_text","text":"hi"}]}}`, Chunk{}, false},
+		{"response.completed", `{"type":"response.completed","response":{"id":"r","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"hi"}]}],"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":5},"output_tokens":7,"output_tokens_details":{"reasoning_tokens":2}}}}`,
+			Chunk{ID: "r", Finish: "completed", End: true, Usage: &Usage{new(int64(10)), new(int64(5)), new(int64(7)), new(int64(2))}}, false},
+		{"response.incomplete", `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`, Chunk{Finish: "max_output_tokens", End: true}, false},
+		{"response.failed", `{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"gone"}}}`,
+			Chunk{Finish: "failed", End: true, Err: &Error{Message: "gone", Code: "server_error"}}, false},
+		{"error of responses", `{"type":"error","code":"rate_limit","message":"slow down"}`, Chunk{Err: &Error{Message: "slow down", Code: "rate_limit", Type: "error"}}, false},
+		{"a whole response", `{"object":"response","id":"r","model":"m","status":"completed","error":null,"output":[{"type":"reasoning","summary":[{"text":"h"}],"content":[{"text":"m"}]},{"type":"message","content":[{"type":"output_text","text":"hi"}]},{"type":"function_call","call_id":"c","name":"ls","arguments":"{}"}],"usage":{"input_tokens":3,"output_tokens":4}}`,
+			Chunk{ID: "r", Model: "m", Role: "assistant", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{2, "c", "ls", "{}"}}, Finish: "completed", Usage: &Usage{Prompt: new(int64(3)), Completion: new(int64(4))}}, true},
 	}
 	c := Chunk{TokenIDs: []uint32{1}, ToolCalls: []ToolCall{{}}, Text: "old", End: true} // reused: nothing of it may stay
 	for _, test := range tests {
@@ -92,6 +112,7 @@ func TestAnswerRoundTrip(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "usage") {
 			want.Usage = &Usage{count.Draw(t, "prompt"), count.Draw(t, "cached"), count.Draw(t, "completion"), count.Draw(t, "reasoned")}
+			want.UsageOnly = !want.Generates() && want.Finish == "" && want.Role == "" && len(want.TokenIDs) == 0
 		}
 		var got Chunk
 		if err := got.Parse(a.Append(nil, &want)); err != nil {
@@ -101,6 +122,25 @@ func TestAnswerRoundTrip(t *testing.T) {
 			t.Fatalf("%s (-want +got):\n%s", a.Append(nil, &want), d)
 		}
 	})
+}
+
+func TestFinishReason(t *testing.T) {
+	for words, want := range map[string]string{
+		"stop end_turn stop_sequence completed": "stop",
+		"length max_tokens max_output_tokens":   "length",
+		"tool_calls tool_use":                   "tool_calls",
+		"content_filter refusal":                "content_filter",
+		"a_word_of_tomorrow":                    "a_word_of_tomorrow",
+	} {
+		for word := range strings.FieldsSeq(words) {
+			if got := FinishReason(word, false); got != want {
+				t.Errorf("%s: %q, want %q", word, got, want)
+			}
+		}
+	}
+	if got := FinishReason("completed", true); got != "tool_calls" {
+		t.Errorf("a response with a call: %q", got)
+	}
 }
 
 func TestUsageUpdate(t *testing.T) {
@@ -260,7 +300,7 @@ func FuzzChunk(f *testing.F) {
 			return
 		}
 		a := Answer{Dialect: Chat, Stream: true, ID: c.ID, Model: c.Model}
-		c.Err, c.End = nil, false
+		c.Err, c.End, c.UsageOnly = nil, false, false
 		text := a.Append(nil, &c)
 		if err := again.Parse(text); err != nil {
 			t.Fatalf("%q is written as %s: %v", data, text, err)
