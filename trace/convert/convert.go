@@ -125,6 +125,9 @@ func detectAll(ctx context.Context, segments []trace.Segment, want string) (stri
 			continue // an empty file says nothing
 		}
 		found := detect(head)
+		if found == "" && beginning(head) {
+			continue
+		}
 		switch {
 		case want == FormatMooncakeDelta && found == FormatMooncake:
 			found = FormatMooncakeDelta
@@ -149,9 +152,16 @@ func detectAll(ctx context.Context, segments []trace.Segment, want string) (stri
 		}
 	}
 	if format == "" {
-		return "", nil, &trace.InputError{File: segments[0].Path, Err: errors.New("empty: there is nothing to read")}
+		return "", nil, &trace.InputError{File: segments[0].Path, Err: errors.New("empty, or cut off in its first row: there is nothing to read")}
 	}
 	return format, heads, nil
+}
+
+// beginning tells the beginning of a row, all that there is of a file whose writer was killed in its first row. It says nothing.
+func beginning(head []byte) bool {
+	row := bytes.TrimSpace(head)
+	_, read := detectObject(row)
+	return read == 0 && row[0] == '{' && bytes.IndexByte(row, '\n') < 0 && len(head) < headSize
 }
 
 // detect returns the format that the first bytes of a file look like, or "".
@@ -207,7 +217,7 @@ func detectObject(text []byte) (format string, read int) {
 	switch {
 	case strings.HasPrefix(schema, "dynamo.agentic_mooncake"):
 		format = FormatAgentic
-	case strings.HasPrefix(schema, "dynamo.") || has("event_type"):
+	case strings.HasPrefix(schema, "dynamo.") || has("event_type") || keys["timestamp"] && keys["event"]:
 		format = FormatDynamo
 	case has("wait_for", "dependencies", "tool_wait_ms", "request_kind") && has("request_id"):
 		format = FormatAgentic

@@ -107,6 +107,7 @@ func TestDetect(t *testing.T) {
 	for _, c := range []struct{ head, want string }{
 		{`{"timestamp":1,"event":{"schema":"dynamo.request.trace.v1"`, FormatDynamo},
 		{`{"schema":"dynamo.agent.trace.v1","event_type":"tool_end"}`, FormatDynamo},
+		{`{"timestamp":412,"event":"agentsim.rows_lost","agentsim":{"rows":3}}`, FormatDynamo},
 		{`garbage` + "\n" + `{"event_type":"request_end"}`, FormatDynamo},
 		{`{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1,2`, FormatMooncake},
 		{`{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}` + "\n" + `{"request_id":"b","wait_for":["a"],"hash_ids":[]}`, FormatAgentic},
@@ -125,6 +126,22 @@ func TestDetect(t *testing.T) {
 		if got := detect([]byte(c.head)); got != c.want {
 			t.Errorf("%q looks like %q, want %q", c.head, got, c.want)
 		}
+	}
+}
+
+// A writer that was killed in the first row of a segment spoils none of the others.
+func TestOpenTornSegment(t *testing.T) {
+	const row = `{"timestamp":0,"event":{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":9,` +
+		`"request":{"request_id":"a","input_tokens":5,"output_tokens":1,"request_received_ms":5}}}` + "\n"
+	dir := t.TempDir()
+	for i, text := range []string{row, row[:5]} {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("run.%06d.jsonl", i)), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Open(context.Background(), []string{filepath.Join(dir, "run")}, Options{})
+	if err != nil || c.Read.Calls != 1 || c.Read.LostRows != 1 {
+		t.Errorf("%+v, %v; want 1 call and 1 lost row", c, err)
 	}
 }
 
