@@ -75,7 +75,7 @@ func ReadRecords(ctx context.Context, segments []Segment, each func(file string,
 			case err == nil:
 				out.rows = append(out.rows, located{number, rec})
 			case errors.Is(err, errNotRecord):
-				out.read.SkippedRows++
+				out.read.skip(c.File, number, text)
 			default:
 				out.read.Lose(c.File, number, text, err)
 			}

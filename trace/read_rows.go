@@ -71,7 +71,7 @@ func parseRows(c Chunk, detailed bool) (*rows, error) {
 func (p *rowParser) record(text []byte) (*Record, error) {
 	rec, err := ParseRecord(text)
 	if errors.Is(err, errNotRecord) {
-		p.Read.SkippedRows++
+		p.Read.skip(p.file, p.line, text)
 		return nil, nil
 	}
 	if err != nil {

@@ -210,7 +210,7 @@ type ReadReport struct {
 	Files, Lines, Calls, Tools int
 	// SkippedRows counts complete rows that are not calls or tools (payload rows, unknown event types).
 	SkippedRows int
-	// LostRows counts rows that could not be read, LostBytes the bytes of damaged gzip members and torn lines.
+	// LostRows counts rows that could not be read, and those that the recorder says it lost; LostBytes the bytes of damaged gzip members and torn lines.
 	LostRows  int
 	LostBytes int64
 	// Duplicates counts rows dropped because their request id was seen before.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -203,5 +204,93 @@ func TestWriterIsDeterministic(t *testing.T) {
 	}
 	if !bytes.Equal(files[0], files[1]) {
 		t.Error("equal records gave unequal bytes")
+	}
+}
+
+// A live segment has its name from the first flush on, and what is flushed reads back while the Writer is at work.
+func TestLiveSegments(t *testing.T) {
+	dir := t.TempDir()
+	prefix := filepath.Join(dir, "run")
+	w, err := NewWriter(prefix, WriterOptions{Live: true, RollLines: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another process takes an index in between.
+	if err := os.WriteFile(prefix+".000001.jsonl.gz", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range []string{"a", "b", "c"} {
+		if err := w.Write(request(id, int64(i))); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := requestIDs(t, prefix), []string{"a", "b", "c"}[:i+1]; !slices.Equal(got, want) {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	}
+	want := []string{"run.000000.jsonl.gz", "run.000001.jsonl.gz", "run.000002.jsonl.gz"}
+	if got := names(t, dir); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requestIDs reads the ids of all rows of a prefix, which must be sound.
+func requestIDs(t *testing.T, prefix string) (ids []string) {
+	t.Helper()
+	segments, err := Find([]string{prefix}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := ReadRecords(context.Background(), segments, func(_ string, _ int, r *Record) error {
+		ids = append(ids, r.Request.RequestID)
+		return nil
+	})
+	if err != nil || report.LostRows > 0 || len(report.Warnings) > 0 {
+		t.Fatal(err, report)
+	}
+	return ids
+}
+
+// After a failure a Writer is as it was before, but for the row that it refused.
+func TestWriterGoesOnAfterFailures(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "run")
+	w, err := NewWriter(prefix, WriterOptions{Live: true, FlushBytes: 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	refused := 0
+	for i := range 200 {
+		id := strconv.Itoa(i)
+		sound := w.file
+		if i%20 >= 10 && sound != nil { // the disk fails: half a member arrives
+			if _, err := sound.WriteAt([]byte("\x1f\x8b\x08torn"), w.stored); err != nil {
+				t.Fatal(err)
+			}
+			if w.file, err = os.Open(sound.Name()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := w.Write(request(id, int64(i)))
+		if w.file != sound && sound != nil {
+			w.file.Close()
+			w.file = sound
+		}
+		if err == nil {
+			want = append(want, id)
+		} else {
+			refused++
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := requestIDs(t, prefix); !slices.Equal(got, want) || refused < 50 {
+		t.Errorf("%d rows were refused; read %q, want %q", refused, got, want)
 	}
 }

@@ -33,7 +33,7 @@ type Evidence struct {
 	// another run wins, or none does any more.
 	Bounds bool
 	Flips  []string
-	// LostRows counts the rows of the trace that could not be read.
+	// LostRows counts the rows of the trace that were not written or could not be read.
 	LostRows int
 }
 
@@ -109,9 +109,9 @@ func (e Evidence) doubts() []string {
 	var doubts []string
 	switch n := e.LostRows; {
 	case n == 1:
-		doubts = append(doubts, "1 row of the trace was lost in reading")
+		doubts = append(doubts, "1 row of the trace was lost")
 	case n > 1:
-		doubts = append(doubts, fmt.Sprintf("%d rows of the trace were lost in reading", n))
+		doubts = append(doubts, fmt.Sprintf("%d rows of the trace were lost", n))
 	}
 	if len(e.Flips) > 0 {
 		doubts = append(doubts, "the outcome is another with "+list(e.Flips))

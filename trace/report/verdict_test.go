@@ -227,10 +227,10 @@ func TestJudge(t *testing.T) {
 			},
 			given: Evidence{LostRows: 1},
 			want: "No row completed all its requests; a and b each rejected 8 of 412 requests and failed 4; c rejected 8 of 412 requests, failed 3 and left 1 unfinished. " +
-				"Of what was completed: programs per hour 300. Not to be trusted: 1 row of the trace was lost in reading.",
+				"Of what was completed: programs per hour 300. Not to be trusted: 1 row of the trace was lost.",
 			reasons: []string{
 				"a and b each rejected 8 of 412 requests and failed 4", "c rejected 8 of 412 requests, failed 3 and left 1 unfinished",
-				"1 row of the trace was lost in reading",
+				"1 row of the trace was lost",
 			},
 		},
 		{
@@ -339,9 +339,9 @@ func TestJudge(t *testing.T) {
 			name:    "bounds flip the winner, rows are lost",
 			runs:    []deployment{bare("rr", 361), bare("kv", 412)},
 			given:   Evidence{Bounds: true, Flips: []string{"--outputs none"}, LostRows: 3},
-			want:    "kv completes the most programs per hour: 412, 14% more than rr. Not to be trusted: 3 rows of the trace were lost in reading; the outcome is another with --outputs none.",
+			want:    "kv completes the most programs per hour: 412, 14% more than rr. Not to be trusted: 3 rows of the trace were lost; the outcome is another with --outputs none.",
 			winner:  "kv",
-			reasons: []string{"3 rows of the trace were lost in reading", "the outcome is another with --outputs none"},
+			reasons: []string{"3 rows of the trace were lost", "the outcome is another with --outputs none"},
 		},
 		{
 			name:   "bounds flip nothing",
