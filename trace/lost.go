@@ -27,16 +27,14 @@ type lostLine struct {
 	Lost      *LostRows `json:"agentsim"`
 }
 
-// Add counts a row that is lost.
-func (l *LostRows) Add(r *Record) {
-	l.Rows++
-	if at := r.EventTimeMs; at != nil {
-		if l.FirstMs == nil || *at < *l.FirstMs {
-			l.FirstMs = at
-		}
-		if l.LastMs == nil || *at > *l.LastMs {
-			l.LastMs = at
-		}
+// Add adds other lost rows.
+func (l *LostRows) Add(o LostRows) {
+	l.Rows += o.Rows
+	if o.FirstMs != nil && (l.FirstMs == nil || *o.FirstMs < *l.FirstMs) {
+		l.FirstMs = o.FirstMs
+	}
+	if o.LastMs != nil && (l.LastMs == nil || *o.LastMs > *l.LastMs) {
+		l.LastMs = o.LastMs
 	}
 }
 
@@ -58,4 +56,6 @@ func (r *ReadReport) skip(file string, line int, text []byte) {
 // maxLostRows bounds what one line may add to a count.
 const maxLostRows = 1 << 30
 
-func clock(unixMs int64) string { return time.UnixMilli(unixMs).UTC().Format("2006-01-02 15:04:05.000") }
+func clock(unixMs int64) string {
+	return time.UnixMilli(unixMs).UTC().Format("2006-01-02 15:04:05.000")
+}

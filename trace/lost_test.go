@@ -12,9 +12,10 @@ import (
 func TestLostRows(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "run")
 	var lost LostRows
-	lost.Add(request("b", 1790000000900))
-	lost.Add(request("c", 1790000000000))
-	lost.Add(&Record{})
+	late, early := int64(1790000000900), int64(1790000000000)
+	for _, at := range []*int64{&late, &early, nil} {
+		lost.Add(LostRows{Rows: 1, FirstMs: at, LastMs: at})
+	}
 	w, err := NewWriter(prefix, WriterOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,10 @@ const (
 	AppendExisting           // go on after the highest index, as Dynamo does after a restart
 )
 
+// ErrRecord is what Write finds wrong with a record that has no JSON form: a number in it is not finite. Its other errors
+// are the disk's.
+var ErrRecord = errors.New("record")
+
 // WriterOptions adjust a Writer. The zero value is Dynamo's defaults, and no file is overwritten.
 type WriterOptions struct {
 	Existing Existing
@@ -65,7 +69,7 @@ type Writer struct {
 	gz      *gzip.Writer
 	member  bytes.Buffer
 	batch   []byte // whole lines that are not flushed yet
-	pending int    // lines in batch
+	pending int    // records in batch
 	size    int    // uncompressed bytes of the segment, batch included
 	lines   int    // lines of the segment, batch included
 	first   *int64 // event time of the first record
@@ -128,9 +132,13 @@ func (w *Writer) Write(r *Record) error {
 	}{w.timestamp(r.EventTimeMs), r})
 	if err != nil {
 		w.first = first
-		return fmt.Errorf("writing trace %s: %s record: %w", w.prefix, r.EventType, err)
+		return fmt.Errorf("writing trace %s: %s %w: %w", w.prefix, r.EventType, ErrRecord, err)
 	}
-	return w.add(row)
+	w.pending++
+	if err = w.add(row); err != nil {
+		w.pending--
+	}
+	return err
 }
 
 // WriteLost adds a line that tells of rows that are not in the trace. See LostRows.
@@ -181,12 +189,11 @@ func (w *Writer) take(row []byte, n int) {
 	} else {
 		w.batch = w.batch[:len(w.batch)-len(row)]
 	}
-	w.pending += n
 	w.lines += n
 	w.size += n * len(row)
 }
 
-// Pending is the number of lines that have not reached the file.
+// Pending is the number of records that have not reached the file.
 func (w *Writer) Pending() int { return w.pending }
 
 // Flush writes what has gathered as one gzip member.
