@@ -22,9 +22,6 @@ const (
 	DefaultFlushBytes = 1 << 20
 )
 
-// temporary ends the name of a segment that is not complete yet.
-const temporary = ".tmp"
-
 // Existing says what a Writer does when segments of its prefix are there already.
 type Existing uint8
 

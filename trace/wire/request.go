@@ -69,10 +69,12 @@ type Nvext struct {
 
 // AgentHints are what an agent tells the router. OSL is the expected output in tokens.
 type AgentHints struct {
-	Priority           int32  `json:"priority,omitempty"`
-	StrictPriority     uint32 `json:"strict_priority,omitempty"`
-	OSL                uint32 `json:"osl,omitempty"`
-	SpeculativePrefill bool   `json:"speculative_prefill,omitempty"`
+	Priority       int32  `json:"priority,omitempty"`
+	StrictPriority uint32 `json:"strict_priority,omitempty"`
+	OSL            uint32 `json:"osl,omitempty"`
+	// SpeculativePrefill and LatencySensitivity, the old name of priority, are passed on alone.
+	SpeculativePrefill bool    `json:"speculative_prefill,omitempty"`
+	LatencySensitivity float64 `json:"latency_sensitivity,omitempty"`
 }
 
 // ParseRequest reads a request body. Unknown keys are ignored.

@@ -2,7 +2,10 @@ package wire
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
+
+	"github.com/goccy/go-json"
 )
 
 // The headers by which a client names its session to Dynamo (and to `agentsim serve`).
@@ -33,10 +36,16 @@ var agents = []struct{ root, child, parent string }{
 	{"X-Session-Id", "", "X-Parent-Session-Id"},
 }
 
-// SessionOf reads the session of a request: Dynamo's own headers, else those of the agents that it knows. The zero Session
-// is none. Ids come from clients and are not to be trusted.
-func SessionOf(h http.Header) Session {
+// SessionOf reads the session of a request: Dynamo's own headers, else the given ones in their order, for harnesses that
+// nobody knows yet, else those of the agents that Dynamo knows. The zero Session is none. Ids come from clients and are not
+// to be trusted.
+func SessionOf(h http.Header, others ...string) Session {
 	s := Session{ID: first(h, HeaderSession), Parent: first(h, HeaderParent)}
+	for _, name := range others {
+		if s.ID == "" {
+			s = Session{ID: first(h, name)}
+		}
+	}
 	if s.ID == "" {
 		s = native(h)
 	}
@@ -75,6 +84,66 @@ func native(h http.Header) Session {
 	}
 	return Session{}
 }
+
+// CompactionOf tells whether the request writes a summary of its context, and what its agent says of that, as the JSON of an
+// object: Codex in its turn metadata, DeepSeek's harness by a header of its own. Nil is no compaction.
+func CompactionOf(h http.Header) json.RawMessage {
+	if h.Get("X-Deepseek-Harness-Compact") == "1" {
+		return json.RawMessage("{}")
+	}
+	text := h.Get("X-Codex-Turn-Metadata")
+	if text == "" || len(text) > maxTurnMetadata || checkDepth([]byte(text)) != nil {
+		return nil
+	}
+	var turn struct {
+		RequestKind string      `json:"request_kind"`
+		Compaction  *compaction `json:"compaction"`
+	}
+	if json.Unmarshal([]byte(text), &turn) != nil || turn.RequestKind != "compaction" {
+		return nil
+	}
+	if turn.Compaction == nil {
+		turn.Compaction = new(compaction)
+	}
+	about, err := json.Marshal(turn.Compaction)
+	if err != nil {
+		return nil
+	}
+	return about
+}
+
+// maxTurnMetadata bounds the metadata that Codex sends, in bytes.
+const maxTurnMetadata = 16 << 10
+
+// compaction is what Dynamo keeps of a compaction.
+type compaction struct {
+	Trigger        string `json:"trigger,omitempty"`
+	Reason         string `json:"reason,omitempty"`
+	Implementation string `json:"implementation,omitempty"`
+	Phase          string `json:"phase,omitempty"`
+	Strategy       string `json:"strategy,omitempty"`
+}
+
+// HintsOf reads the hints of a request: those of its body, over which Dynamo's headers for priorities win. Nil is none.
+func HintsOf(h http.Header, body *AgentHints) *AgentHints {
+	var hints AgentHints
+	if body != nil {
+		hints = *body
+	}
+	if n, err := strconv.ParseInt(first(h, "X-Dynamo-Request-Priority"), 10, 32); err == nil {
+		hints.Priority = int32(n)
+	}
+	if n, err := strconv.ParseUint(first(h, "X-Dynamo-Request-Strict-Priority"), 10, 32); err == nil {
+		hints.StrictPriority = uint32(n)
+	}
+	if hints == (AgentHints{}) {
+		return nil
+	}
+	return &hints
+}
+
+// RequestIDOf is the id that the client gave the request, "" for none.
+func RequestIDOf(h http.Header) string { return first(h, HeaderRequestID) }
 
 // first is the first value of a header, trimmed; "" when it is not printable ASCII or too long.
 func first(h http.Header, name string) string {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -286,6 +287,74 @@ func TestSessionOf(t *testing.T) {
 			t.Errorf("%s: set as %v", test.name, again)
 		}
 	}
+}
+
+func TestSessionOfOtherHeaders(t *testing.T) {
+	h := http.Header{"X-Run": {"run"}, "Session-Id": {"codex"}}
+	if got, want := SessionOf(h, "X-Task", "X-Run"), (Session{ID: "run"}); got != want {
+		t.Errorf("%+v, want %+v: a header that was asked for comes before those of agents", got, want)
+	}
+	h.Set(HeaderSession, "dynamo")
+	if got, want := SessionOf(h, "X-Run"), (Session{ID: "dynamo"}); got != want {
+		t.Errorf("%+v, want %+v: Dynamo's header comes first", got, want)
+	}
+}
+
+func TestCompactionOf(t *testing.T) {
+	tests := []struct{ name, value, want string }{
+		{"X-Deepseek-Harness-Compact", "1", `{}`},
+		{"X-Deepseek-Harness-Compact", "true", ``},
+		{"X-Codex-Turn-Metadata", `{"request_kind":"compaction"}`, `{}`},
+		{"X-Codex-Turn-Metadata", `{"request_kind":"compaction","compaction":{"trigger":"auto","secret":"x"}}`, `{"trigger":"auto"}`},
+		{"X-Codex-Turn-Metadata", `{"request_kind":"turn"}`, ``},
+		{"X-Codex-Turn-Metadata", `{"request_kind":`, ``},
+		{"X-Codex-Turn-Metadata", strings.Repeat("[", 1000), ``},
+		{"X-Other", "1", ``},
+	}
+	for _, test := range tests {
+		h := http.Header{}
+		h.Set(test.name, test.value)
+		if got := string(CompactionOf(h)); got != test.want {
+			t.Errorf("%s: %s: %q, want %q", test.name, test.value, got, test.want)
+		}
+	}
+}
+
+func TestHintsOf(t *testing.T) {
+	h := http.Header{}
+	if got := HintsOf(h, nil); got != nil {
+		t.Errorf("no hints: %+v", got)
+	}
+	h.Set("X-Dynamo-Request-Priority", "-3")
+	h.Set("X-Dynamo-Request-Strict-Priority", "no number")
+	want := &AgentHints{Priority: -3, StrictPriority: 2}
+	if d := cmp.Diff(want, HintsOf(h, &AgentHints{Priority: 9, StrictPriority: 2})); d != "" {
+		t.Error(d)
+	}
+}
+
+// FuzzSession: no header crashes the mapping, and the ids that come out are printable and short.
+func FuzzSession(f *testing.F) {
+	f.Add("x-claude-code-session-id", "a", "x-claude-code-agent-id", "b")
+	f.Add("thread-id", "a", "x-codex-turn-metadata", `{"request_kind":"compaction","compaction":{}}`)
+	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
+		h := http.Header{}
+		h.Set(name1, value1)
+		h.Set(name2, value2)
+		s := SessionOf(h, name1)
+		for _, id := range []string{s.ID, s.Parent} {
+			if len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Fatalf("id %q", id)
+			}
+		}
+		if s.ID == "" && s != (Session{}) || s.ID != "" && s.ID == s.Parent {
+			t.Fatalf("session %+v", s)
+		}
+		if c := CompactionOf(h); c != nil && !json.Valid(c) {
+			t.Fatalf("compaction %q", c)
+		}
+		HintsOf(h, nil)
+	})
 }
 
 // FuzzChunk: no input may crash the parser, and what it read and wrote it reads again.
