@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/goccy/go-json"
 )
@@ -38,6 +39,8 @@ type Item struct {
 	// Role is user, assistant, system, developer or tool; "" of a plain prompt.
 	Role string
 	Text string
+	// Reasoning is what an assistant thought, where the client sends it back.
+	Reasoning string
 	// Calls are the tools that an assistant called. Results tells that the item holds the result of a tool.
 	Calls   []ToolCall
 	Results bool
@@ -62,6 +65,7 @@ type bodyItem struct {
 	Role             string          `json:"role"`
 	Content          json.RawMessage `json:"content"`
 	ReasoningContent string          `json:"reasoning_content"`
+	Reasoning        string          `json:"reasoning"`
 	ToolCalls        []toolCall      `json:"tool_calls"`
 
 	// Of responses.
@@ -173,10 +177,13 @@ func (c *Conversation) add(m *bodyItem) error {
 	case m.CallID != "":
 		item.Role = "assistant"
 		item.Calls = append(item.Calls, ToolCall{ID: m.CallID, Name: m.Name, Arguments: m.Arguments + m.Input})
-	case m.Type == "reasoning": // left out of later prompts by most servers, and encrypted by OpenAI's
+	case m.Type == "reasoning": // encrypted by OpenAI's servers
 		return nil
 	default:
 		item.Results = m.Role == "tool" || m.Role == "function"
+		if item.Reasoning = m.ReasoningContent; item.Reasoning == "" {
+			item.Reasoning = m.Reasoning
+		}
 		if err := item.content(m.Content); err != nil {
 			return err
 		}
@@ -238,12 +245,52 @@ func (item *Item) part(raw json.RawMessage) error {
 	case p.Type == "tool_result":
 		item.Results = true
 		return item.content(p.Content)
-	case p.Type == "thinking", p.Type == "redacted_thinking":
-		// Later turns may leave it out, and servers do.
+	case p.Type == "thinking":
+		item.Reasoning += p.Thinking
+	case p.Type == "redacted_thinking":
 	default:
 		item.Text += string(stripCacheControl(raw))
 	}
 	return nil
+}
+
+// Prompt is the text that stands for the prompt, with marks where a chat template has some. That of a later turn begins with
+// that of an earlier one and its answer (see Answered).
+func (c *Conversation) Prompt() string {
+	var b strings.Builder
+	if c.Preamble != "" {
+		b.WriteString("<|system|>\n" + c.Preamble)
+	}
+	for i := range c.Items {
+		c.Items[i].write(&b)
+	}
+	if n := len(c.Items); n > 0 && c.Items[n-1].Role != "" && c.Items[n-1].Role != "assistant" {
+		b.WriteString("<|assistant|>\n") // here the model begins
+	}
+	return b.String()
+}
+
+// Answered is the prompt's text with an answer behind it.
+func (c *Conversation) Answered(prompt string, answer *Item) string {
+	var b strings.Builder
+	b.WriteString(prompt)
+	answer.body(&b)
+	return b.String()
+}
+
+func (item *Item) write(b *strings.Builder) {
+	if item.Role != "" {
+		b.WriteString("<|" + item.Role + "|>\n")
+	}
+	item.body(b)
+}
+
+func (item *Item) body(b *strings.Builder) {
+	b.WriteString(item.Reasoning)
+	b.WriteString(item.Text)
+	for i := range item.Calls {
+		b.WriteString("<|call|>" + item.Calls[i].Name + "\n" + item.Calls[i].Arguments)
+	}
 }
 
 // stripCacheControl takes Anthropic's cache_control out of JSON: clients move it from turn to turn, and the model does not see

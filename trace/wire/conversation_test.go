@@ -17,7 +17,7 @@ func TestConversation(t *testing.T) {
 		{Role: "tool", Text: "a b", Results: true},
 	}
 	anthropic := append([]Item{}, turns...)
-	anthropic[2].Role = "user"
+	anthropic[1].Reasoning, anthropic[2].Role = "hm", "user"
 	tests := []struct {
 		name, body string
 		want       Conversation
@@ -58,6 +58,27 @@ func TestConversation(t *testing.T) {
 		if _, err := ParseConversation([]byte(text)); err == nil {
 			t.Errorf("%.40s: no error", text)
 		}
+	}
+}
+
+// A turn's prompt begins with the one before it and its answer.
+func TestConversationPrompt(t *testing.T) {
+	first := &Conversation{Preamble: "be kind", Items: []Item{{Role: "user", Text: "look"}}}
+	answer := Item{Role: "assistant", Text: "I do", Reasoning: "hm", Calls: []ToolCall{{0, "c1", "ls", "{}"}}}
+	second := &Conversation{Preamble: "be kind", Items: append(first.Items, answer, Item{Role: "tool", Text: "a b", Results: true})}
+	prompt := first.Prompt()
+	if want := "<|system|>\nbe kind<|user|>\nlook<|assistant|>\n"; prompt != want {
+		t.Errorf("prompt %q, want %q", prompt, want)
+	}
+	answered := first.Answered(prompt, &answer)
+	if want := prompt + "hmI do<|call|>ls\n{}"; answered != want {
+		t.Errorf("answered %q, want %q", answered, want)
+	}
+	if next := second.Prompt(); !strings.HasPrefix(next, answered) {
+		t.Errorf("the next prompt %q does not begin with %q", next, answered)
+	}
+	if plain := (&Conversation{Items: []Item{{Text: "once"}}}).Prompt(); plain != "once" {
+		t.Errorf("a plain prompt is %q", plain)
 	}
 }
 

@@ -71,6 +71,10 @@ func (s *Stream) Err() error { return s.err }
 // Partial tells whether the stream holds part of an event: the connection was cut in the middle of it.
 func (s *Stream) Partial() bool { return s.filled && !s.taken || s.pos < len(s.buf) }
 
+// Pending is the number of bytes that were fed and are not part of an event that Next returned, nor of a line before it. (Of
+// CRLF the LF is part of what follows.)
+func (s *Stream) Pending() int { return len(s.buf) - s.pos }
+
 // Next returns the next event that is whole; false when more bytes are needed.
 func (s *Stream) Next() (Event, bool) {
 	if s.taken {

@@ -10,11 +10,12 @@ import (
 // Dialect is the form of a request and of its answer.
 type Dialect uint8
 
-// The dialects and their paths: /v1/completions, /v1/chat/completions, /v1/messages.
+// The dialects and their paths: /v1/completions, /v1/chat/completions, /v1/messages, /v1/responses.
 const (
 	Completions Dialect = iota
 	Chat
 	Messages
+	Responses
 )
 
 // Answer is what all events of an answer have in common, to write them as vLLM does.
