@@ -2,9 +2,11 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -214,7 +216,10 @@ func (t *Turn) setExtension(x *Extension) {
 	}
 	switch x.Status {
 	case "rejected", "failed", "unfinished":
-		t.Status = "error"
+		t.Status = cmp.Or(t.Status, "error")
+	}
+	if slices.Contains(x.Inferred, "session") {
+		t.Inferred |= FieldSession
 	}
 }
 
@@ -332,8 +337,12 @@ func (p *rowParser) hashes(t *Turn, rec *Record) error {
 		}
 		c.Add(t, r.Hashes)
 	}
-	if full := int(t.Input / size); len(r.CompletionHashes) == blocks(t.Input+t.Output, size) {
-		t.OutputHashes = r.CompletionHashes[full:]
+	completion := r.CompletionHashes
+	if x := rec.Request.Agentsim; x != nil && len(completion) == 0 {
+		completion = x.CompletionHashes
+	}
+	if full := int(t.Input / size); len(completion) == blocks(t.Input+t.Output, size) {
+		t.OutputHashes = completion[full:]
 	}
 	return nil
 }

@@ -253,6 +253,12 @@ type Extension struct {
 	HumanNs  *int64 `json:"human_ns,omitempty"`
 	// ReasoningTokens is the part of the output that was reasoning.
 	ReasoningTokens *int64 `json:"reasoning_tokens,omitempty"`
+	// HTTPStatus is what the server answered, 0 when it did not.
+	HTTPStatus int `json:"http_status,omitempty"`
+	// TokenGapsUs are the microseconds between the events of a stream that had generated text.
+	TokenGapsUs []int64 `json:"token_gaps_us,omitempty"`
+	// CompletionHashes is the chain over prompt and generated tokens, as Replay.CompletionHashes.
+	CompletionHashes Hashes `json:"completion_sequence_hashes,omitempty"`
 	// Inferred names the fields of the row that were filled by rule, not recorded.
 	Inferred []string    `json:"inferred,omitempty"`
 	Hints    *AgentHints `json:"agent_hints,omitempty"`

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"slices"
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
@@ -24,13 +25,13 @@ type answer struct {
 
 	usage  wire.Usage
 	finish string
-	// text is all that was generated: reasoning, content and the arguments of calls. It is cut off, and cut is set, when
-	// it is too long.
-	text []byte
-	cut  bool
+	// What was generated. Where it is too long to keep, cut is set and it is not all there.
+	text, reasoning []byte
+	calls           []call
+	kept            int
+	cut             bool
 	// prompt and output are token ids, where the client asked for them.
 	prompt, output []uint32
-	calls          []call
 	complete       bool // the answer said that it is
 }
 
@@ -38,6 +39,7 @@ type answer struct {
 type call struct {
 	choice, index int
 	id, name      string
+	arguments     []byte
 }
 
 // take adds what an event tells that was read at a time, or a whole answer.
@@ -57,9 +59,6 @@ func (a *answer) take(c *wire.Chunk, at time.Time) {
 	}
 	a.output = append(a.output, c.TokenIDs...)
 	a.complete = a.complete || c.End
-	for i := range c.ToolCalls {
-		a.call(c.Choice, &c.ToolCalls[i])
-	}
 	if !c.Generates() {
 		return
 	}
@@ -70,36 +69,52 @@ func (a *answer) take(c *wire.Chunk, at time.Time) {
 		a.gaps = append(a.gaps, at.Sub(a.last).Microseconds())
 	}
 	a.last = at
-	a.write(c.Reasoning)
-	a.write(c.Text)
+	a.text = a.keep(a.text, c.Text)
+	a.reasoning = a.keep(a.reasoning, c.Reasoning)
 	for i := range c.ToolCalls {
-		a.write(c.ToolCalls[i].Arguments)
-	}
-}
-
-func (a *answer) write(text string) {
-	if a.cut = a.cut || len(a.text)+len(text) > maxText; !a.cut {
-		a.text = append(a.text, text...)
-	}
-}
-
-// call notes a part of a tool call: the first id and name that it tells.
-func (a *answer) call(choice int, t *wire.ToolCall) {
-	for i := range a.calls {
-		c := &a.calls[i]
-		if c.choice == choice && c.index == t.Index {
-			if c.id == "" {
-				c.id = short(t.ID)
-			}
-			if c.name == "" {
-				c.name = short(t.Name)
-			}
-			return
+		part := &c.ToolCalls[i]
+		if known := a.call(c.Choice, part); known != nil {
+			known.arguments = a.keep(known.arguments, part.Arguments)
 		}
 	}
-	if len(a.calls) < maxCalls {
-		a.calls = append(a.calls, call{choice, t.Index, short(t.ID), short(t.Name)})
+}
+
+func (a *answer) keep(b []byte, text string) []byte {
+	if a.kept += len(text); a.kept > maxText {
+		a.cut = true
+		return b
 	}
+	return append(b, text...)
+}
+
+// call notes a part of a tool call, and the first id and name that it tells. It is nil when there are too many.
+func (a *answer) call(choice int, part *wire.ToolCall) *call {
+	i := slices.IndexFunc(a.calls, func(c call) bool { return c.choice == choice && c.index == part.Index })
+	if i < 0 {
+		if len(a.calls) == maxCalls {
+			a.cut = true
+			return nil
+		}
+		i = len(a.calls)
+		a.calls = append(a.calls, call{choice: choice, index: part.Index})
+	}
+	c := &a.calls[i]
+	if c.id == "" {
+		c.id = short(part.ID)
+	}
+	if c.name == "" {
+		c.name = short(part.Name)
+	}
+	return c
+}
+
+// item is the answer as a client sends it back.
+func (a *answer) item() *wire.Item {
+	item := &wire.Item{Role: "assistant", Text: string(a.text), Reasoning: string(a.reasoning)}
+	for _, c := range a.calls {
+		item.Calls = append(item.Calls, wire.ToolCall{ID: c.id, Name: c.name, Arguments: string(c.arguments)})
+	}
+	return item
 }
 
 func short(s string) string {

@@ -22,8 +22,8 @@ type exchange struct {
 	dialect    wire.Dialect
 	id, callID string // ours, and the client's own
 	session    wire.Session
-	hints      *wire.AgentHints
 	compaction json.RawMessage
+	header     http.Header // with the client's credentials: never to be written
 
 	started time.Time
 	body    []byte // as the client sent it, but plain; nil where it was too large to keep
@@ -70,7 +70,7 @@ func (r *Recorder) begin(q *http.Request, dialect wire.Dialect) *exchange {
 		id:         fmt.Sprintf("%s-%06d", r.options.Run, r.serial.Add(1)),
 		callID:     wire.RequestIDOf(q.Header),
 		session:    wire.SessionOf(q.Header, r.options.SessionHeaders...),
-		hints:      wire.HintsOf(q.Header, nil),
+		header:     q.Header,
 		compaction: wire.CompactionOf(q.Header),
 	}
 }

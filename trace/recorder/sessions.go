@@ -4,63 +4,87 @@ import (
 	"container/list"
 	"encoding/binary"
 	"strings"
+	"sync"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/agentsim/agentsim/trace/hash"
 	"github.com/agentsim/agentsim/trace/wire"
 )
 
-// sessions finds the session of requests that name none. A request whose conversation begins with all of an earlier one
-// goes on from it; the longest such beginning decides, and one that holds the earlier answer too is longer than one without.
-// (Clients may change an answer before they send it back.) The same conversation again is a request of its own, a second
-// sample, unless the first one failed: then it is sent again.
+// sessions are those that requests may go on from. Beyond a limit those that were idle for longest are forgotten: a session
+// that comes back then is known by its headers, but its prompt is cut into blocks from the start.
 //
-// What is remembered of a conversation is hashes. When there are too many, those that were not gone on from for longest
-// are forgotten.
+// A request that names no session goes on from one that was not named either, and whose conversation it begins with: the
+// longest such beginning decides, and one that holds the answer too is longer than one without. (Clients may change an answer
+// before they send it back.) The same conversation once more is a session of its own, a second sample, unless the first one
+// failed: then it is sent again. Of conversations only hashes are remembered.
 type sessions struct {
 	limit int
-	byKey map[chainKey]*list.Element // of *session
-	order *list.List                 // the most recent first
+	byID  map[string]*list.Element // of *session
+	byKey map[chainKey]*list.Element
+	order *list.List // the most recent first
 }
 
 // chainKey stands for a conversation up to one of its items.
 type chainKey = xxh3.Uint128
 
-// session is the latest known turn of a session.
+// session is what is remembered of a session.
 type session struct {
-	id   string
-	keys []chainKey // its entries in byKey
-	// failed tells that the turn was not answered, so that the same conversation is a second try.
+	id string
+	// keys stand for its latest conversation, without and with the answer. failed tells that there was none.
+	keys   []chainKey
 	failed bool
-	length int // items of the conversation
+
+	mu sync.Mutex // of what follows
+	// prompts cuts its prompts into blocks where there is no tokenizer: one for each model, of which a session has few.
+	prompts map[*hash.Estimator]*hash.Prompt
 }
 
 func newSessions(limit int) *sessions {
-	return &sessions{limit: limit, byKey: map[chainKey]*list.Element{}, order: list.New()}
+	return &sessions{limit: limit, byID: map[string]*list.Element{}, byKey: map[chainKey]*list.Element{}, order: list.New()}
 }
 
-// place returns the session that a conversation goes on from, or a new one with the given id, and remembers how it stands
+// named returns the session that headers name.
+func (s *sessions) named(id wire.Session) *session {
+	if at := s.byID[id.ID]; at != nil {
+		s.order.MoveToFront(at)
+		return at.Value.(*session)
+	}
+	n := s.add(id.ID)
+	if parent := s.byID[id.Parent]; parent != nil {
+		n.prompts = parent.Value.(*session).clonePrompts() // a child may begin with its parent's context
+	}
+	return n
+}
+
+// inferred returns the session that a conversation goes on from, or a new one with the given id, and remembers how it stands
 // after the answer.
-func (s *sessions) place(id string, c *wire.Conversation, a *answer, failed bool) string {
+func (s *sessions) inferred(id string, c *wire.Conversation, a *answer, failed bool) *session {
 	chain := chainOf(c.Items)
 	at := s.find(c, chain)
-	if at != nil {
-		id = at.Value.(*session).id
-		s.forget(at)
+	if at == nil {
+		s.add(id)
+		at = s.order.Front()
 	}
-	now := &session{id: id, failed: failed, length: len(c.Items)}
+	s.order.MoveToFront(at)
+	known := at.Value.(*session)
+	s.unlink(at)
+	known.failed = failed
 	if len(chain) > 0 {
 		end := chain[len(chain)-1]
-		now.keys = append(now.keys, end)
+		known.keys = append(known.keys, end)
 		if !failed {
-			now.keys = append(now.keys, link(end, &wire.Item{Role: "assistant", Text: string(a.content), Calls: a.made()}))
+			known.keys = append(known.keys, link(end, a.item()))
 		}
 	}
 	if a.id != "" && !failed {
-		now.keys = append(now.keys, responseKey(a.id))
+		known.keys = append(known.keys, responseKey(a.id))
 	}
-	s.remember(now)
-	return id
+	for _, k := range known.keys {
+		s.byKey[k] = at
+	}
+	return known
 }
 
 // find looks for the longest beginning.
@@ -71,34 +95,35 @@ func (s *sessions) find(c *wire.Conversation, chain []chainKey) *list.Element {
 		}
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
-		at := s.byKey[chain[i]]
-		if at == nil {
-			continue
-		}
-		if known := at.Value.(*session); i < len(chain)-1 || known.failed {
+		if at := s.byKey[chain[i]]; at != nil && (i < len(chain)-1 || at.Value.(*session).failed) {
 			return at
 		}
 	}
 	return nil
 }
 
-func (s *sessions) remember(now *session) {
-	at := s.order.PushFront(now)
-	for _, k := range now.keys {
-		s.byKey[k] = at
+// add remembers a new session, and forgets the one that was idle for longest when there are too many.
+func (s *sessions) add(id string) *session {
+	n := &session{id: id}
+	s.byID[id] = s.order.PushFront(n)
+	if s.order.Len() > s.limit {
+		oldest := s.order.Back()
+		s.unlink(oldest)
+		delete(s.byID, oldest.Value.(*session).id)
+		s.order.Remove(oldest)
 	}
-	for s.order.Len() > s.limit {
-		s.forget(s.order.Back())
-	}
+	return n
 }
 
-func (s *sessions) forget(at *list.Element) {
-	for _, k := range at.Value.(*session).keys {
-		if s.byKey[k] == at { // another session may have come to the same
+// unlink forgets the conversation of a session.
+func (s *sessions) unlink(at *list.Element) {
+	known := at.Value.(*session)
+	for _, k := range known.keys {
+		if s.byKey[k] == at { // another session may have come to the same since
 			delete(s.byKey, k)
 		}
 	}
-	s.order.Remove(at)
+	known.keys = known.keys[:0]
 }
 
 // chainOf returns the keys of a conversation up to each of its items.
@@ -115,22 +140,42 @@ func chainOf(items []wire.Item) []chainKey {
 // link is the key of a conversation that goes on with an item. Of calls only the ids count: clients write arguments anew.
 func link(key chainKey, item *wire.Item) chainKey {
 	var h xxh3.Hasher
-	b := key.Bytes()
-	_, _ = h.Write(b[:])
-	for _, text := range append([]string{item.Role, strings.TrimSpace(item.Text)}, callIDs(item.Calls)...) {
+	before := key.Bytes()
+	_, _ = h.Write(before[:])
+	write := func(text string) {
 		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text))))
 		_, _ = h.WriteString(text)
+	}
+	write(item.Role)
+	write(strings.TrimSpace(item.Text))
+	for i := range item.Calls {
+		write(item.Calls[i].ID)
 	}
 	return h.Sum128()
 }
 
-func callIDs(calls []wire.ToolCall) []string {
-	var ids []string
-	for i := range calls {
-		ids = append(ids, calls[i].ID)
-	}
-	return ids
-}
-
 // responseKey stands for the conversation that ends with a response of OpenAI.
 func responseKey(id string) chainKey { return xxh3.HashString128("response " + id) }
+
+// prompt is the session's prompt in blocks of an estimator. The session must be locked.
+func (s *session) prompt(e *hash.Estimator) *hash.Prompt {
+	p := s.prompts[e]
+	if p == nil {
+		p = e.Prompt()
+		if s.prompts == nil {
+			s.prompts = map[*hash.Estimator]*hash.Prompt{}
+		}
+		s.prompts[e] = p
+	}
+	return p
+}
+
+func (s *session) clonePrompts() map[*hash.Estimator]*hash.Prompt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clones := make(map[*hash.Estimator]*hash.Prompt, len(s.prompts))
+	for e, p := range s.prompts {
+		clones[e] = p.Clone()
+	}
+	return clones
+}
