@@ -95,7 +95,7 @@ func TestAskUsage(t *testing.T) {
 		{`{"stream":true,"stream_options":{ }}`, `{"stream":true,"stream_options":{"include_usage":true}}`},
 		{`{"stream":true,"stream_options":{"x":[1]},"y":2}`, `{"stream":true,"stream_options":{"include_usage":true,"x":[1]},"y":2}`},
 		{`{"stream":true,"stream_options":{"include_usage": false ,"x":1}}`, `{"stream":true,"stream_options":{"include_usage": true ,"x":1}}`},
-		{`{"stream":true,"stream_options":,`, `{"stream":true,"stream_options":{"include_usage":true},`},
+		{`{"stream":true,"stream_options":,`, ``}, {`{"stream":true,"stream_options":{}`, ``},
 		{``, ``}, {`[`, ``}, {`{"stream"`, ``}, {`{"stream":`, ``}, {`{"`, ``}, {`"`, ``},
 	}
 	for _, test := range tests {

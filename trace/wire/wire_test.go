@@ -361,10 +361,17 @@ func FuzzSession(f *testing.F) {
 func FuzzChunk(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"delta":{"role":"assistant","content":"a","tool_calls":[{"index":0,"function":{"arguments":"{}"}}]},"token_ids":[1]}],"usage":{"prompt_tokens":1}}`))
 	f.Add([]byte(`{"type":"message_start","message":{"usage":{"input_tokens":3}}}`))
+	f.Add([]byte(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" \u00e9"},"logprobs":null,"finish_reason":null}],"usage":null}`))
+	f.Add([]byte(`{"choices":[{"index":0,"text":"a","finish_reason":null}]}`))
 	f.Add([]byte(`{"error":{"message":[1]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var c, again Chunk
 		ParseError(500, data)
+		if c.parseToken(data) && json.Valid(data) {
+			if slow := new(Chunk); slow.parse(data) != nil || !cmp.Equal(&c, slow, emptyIsNil) {
+				t.Fatalf("%q is read in haste as %+v, with care as %+v", data, c, *slow)
+			}
+		}
 		if c.Parse(data) != nil || c.Choice < 0 {
 			return
 		}
