@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// TestFullDisk fills a disk for good measure in the middle of a write: a limit on the size of files cuts it short, and
-// is lifted later. It runs in a process of its own, since the limit holds for all files of a process.
+// TestFullDisk fills a disk in the middle of a write: a limit on the size of files cuts the write short, and is lifted later. It runs in a process of its own, since the limit holds for all files of a process.
 func TestFullDisk(t *testing.T) {
 	if os.Getenv("RECORDER_TEST_FULL") == "" {
 		child := exec.Command(os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
