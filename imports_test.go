@@ -23,7 +23,7 @@ var layers = map[string][]string{
 	"trace/wire":       {"trace", "trace/wire/..."},
 	"trace/events":     {"trace"},
 	"trace/compare":    {"trace", "trace/report"},
-	"trace/recorder":   {"trace", "trace/hash/...", "trace/wire/..."},
+	"trace/recorder":   {"trace", "trace/hash/...", "trace/wire/...", "trace/recorder/..."},
 	"trace/anonymize":  {"trace", "trace/hash/..."},
 	"trace/convert":    {"trace", "trace/hash/..."},
 	"trace/synth":      {"trace", "trace/hash/..."},

@@ -83,7 +83,7 @@ func (x *Extension) detail() *RunDetail {
 	}{{x.ArrivalNs, &d.Arrival}, {x.PlannedNs, &d.Planned}, {x.ReadyNs, &d.Ready}, {x.DueNs, &d.Due}, {x.HeldNs, &d.Held},
 		{x.ToolNs, &d.Gap.Tool}, {x.HumanNs, &d.Gap.Human}, {x.WaitedNs, &d.Gap.Other}} {
 		*f.to = NoTime
-		if f.from != nil && *f.from >= 0 && *f.from <= maxMs*1e6 {
+		if f.from != nil && *f.from >= 0 && *f.from <= MaxDurationMs*1e6 {
 			*f.to = time.Duration(*f.from)
 		}
 	}

@@ -3,28 +3,24 @@ package trace
 import (
 	"fmt"
 	"time"
-
-	"github.com/goccy/go-json"
 )
 
-// LostRows tells of rows that a recorder could not write: its disk was full or slow. In a trace it is the line
-//
-//	{"timestamp":412,"event":"agentsim.rows_lost","agentsim":{"rows":3,"first_unix_ms":1790000000000,"last_unix_ms":1790000000900}}
-//
-// Dynamo's readers ignore lines whose event is not an object. This package counts the rows in ReadReport.LostRows.
+// LostRows tells of rows that a recorder could not write: its disk was full or slow. It stands in Record.Lost.
 type LostRows struct {
-	Rows int `json:"rows"`
+	Rows int `json:"lost_rows"`
 	// FirstMs and LastMs bound the event times of the rows that had one.
 	FirstMs *int64 `json:"first_unix_ms,omitempty"`
 	LastMs  *int64 `json:"last_unix_ms,omitempty"`
 }
 
-const lostEvent = "agentsim.rows_lost"
+// lostName stands where the record of lost rows must have an id, an endpoint and a reason.
+const lostName = "agentsim.rows_lost"
 
-type lostLine struct {
-	Timestamp int64     `json:"timestamp"`
-	Event     string    `json:"event"`
-	Lost      *LostRows `json:"agentsim"`
+// Record returns the record that tells of lost rows. It is a request_payload without a payload, the one kind of row that
+// Dynamo's readers pass over whatever is in it; this package's readers count the rows in ReadReport.LostRows.
+func (l LostRows) Record() *Record {
+	return &Record{Schema: Schema, EventType: EventRequestPayload, EventTimeMs: l.LastMs,
+		Payload: &Payload{RequestID: lostName, Endpoint: lostName, DropReason: lostName}, Lost: &l}
 }
 
 // Add adds other lost rows.
@@ -38,23 +34,21 @@ func (l *LostRows) Add(o LostRows) {
 	}
 }
 
-// skip counts a line that is no record. It may be one that tells of lost rows.
-func (r *ReadReport) skip(file string, line int, text []byte) {
-	r.SkippedRows++
-	var l lostLine
-	if json.Unmarshal(text, &l) != nil || l.Event != lostEvent || l.Lost == nil || l.Lost.Rows <= 0 {
+// maxLostRows bounds what one record may add to a count.
+const maxLostRows = 1 << 30
+
+// missing counts rows that the recorder says it lost.
+func (r *ReadReport) missing(file string, line int, l *LostRows) {
+	if l == nil || l.Rows <= 0 {
 		return
 	}
-	r.LostRows += min(l.Lost.Rows, maxLostRows)
+	r.LostRows += min(l.Rows, maxLostRows)
 	when := ""
-	if first, last := l.Lost.FirstMs, l.Lost.LastMs; first != nil && last != nil {
-		when = fmt.Sprintf(" between %s and %s", clock(*first), clock(*last))
+	if l.FirstMs != nil && l.LastMs != nil {
+		when = fmt.Sprintf(" between %s and %s", clock(*l.FirstMs), clock(*l.LastMs))
 	}
-	r.Warn(fmt.Sprintf("%s:%d: the recorder lost %d rows%s: its disk was full or slow", file, line, l.Lost.Rows, when))
+	r.Warn(fmt.Sprintf("%s:%d: the recorder lost %d rows%s: its disk was full or slow", file, line, l.Rows, when))
 }
-
-// maxLostRows bounds what one line may add to a count.
-const maxLostRows = 1 << 30
 
 func clock(unixMs int64) string {
 	return time.UnixMilli(unixMs).UTC().Format("2006-01-02 15:04:05.000")

@@ -73,9 +73,10 @@ func ReadRecords(ctx context.Context, segments []Segment, each func(file string,
 			rec, err := ParseRecord(text)
 			switch {
 			case err == nil:
+				out.read.missing(c.File, number, rec.Lost)
 				out.rows = append(out.rows, located{number, rec})
 			case errors.Is(err, errNotRecord):
-				out.read.skip(c.File, number, text)
+				out.read.SkippedRows++
 			default:
 				out.read.Lose(c.File, number, text, err)
 			}

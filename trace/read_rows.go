@@ -13,10 +13,10 @@ import (
 
 // Bounds on what a row may say.
 const (
-	// maxWallMs bounds a Unix time (the year 2096), maxMs a duration (31 years), both in milliseconds: sums and
+	// MaxUnixMs bounds a Unix time (the year 2096), MaxDurationMs a duration (31 years), both in milliseconds: sums and
 	// differences of a few of them fit a time.Duration.
-	maxWallMs = 4e12
-	maxMs     = 1e12
+	MaxUnixMs     = 4e12
+	MaxDurationMs = 1e12
 	// maxHintPayload is the size in bytes up to which a request_payload row is decoded for the hints in it.
 	maxHintPayload = 1 << 20
 )
@@ -73,7 +73,7 @@ func parseRows(c Chunk, detailed bool) (*rows, error) {
 func (p *rowParser) record(text []byte) (*Record, error) {
 	rec, err := ParseRecord(text)
 	if errors.Is(err, errNotRecord) {
-		p.Read.skip(p.file, p.line, text)
+		p.Read.SkippedRows++
 		return nil, nil
 	}
 	if err != nil {
@@ -96,6 +96,7 @@ func isPayload(text []byte) bool {
 }
 
 func (p *rowParser) row(rec *Record) error {
+	p.Read.missing(p.file, p.line, rec.Lost)
 	known := rec.Schema == Schema || rec.Schema == legacySchema || rec.Schema == ""
 	switch {
 	case known && rec.EventType == EventRequestEnd && rec.Request != nil:
@@ -262,7 +263,7 @@ func optionalWallMs(field string, v *int64) (time.Duration, error) {
 	if v == nil {
 		return NoTime, nil
 	}
-	if *v < 0 || *v > maxWallMs {
+	if *v < 0 || *v > MaxUnixMs {
 		return 0, fmt.Errorf("%s is %d: not a Unix time in milliseconds", field, *v)
 	}
 	return time.Duration(*v) * time.Millisecond, nil
@@ -273,7 +274,7 @@ func optionalMs(field string, v *float64) (time.Duration, error) {
 	if v == nil {
 		return NoTime, nil
 	}
-	if !(*v <= maxMs) {
+	if !(*v <= MaxDurationMs) {
 		return 0, fmt.Errorf("%s is %g: not a duration in milliseconds", field, *v)
 	}
 	return time.Duration(math.Round(max(*v, 0) * 1e6)), nil

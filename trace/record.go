@@ -37,6 +37,8 @@ type Record struct {
 	Request      *RequestEnd   `json:"request,omitempty"`
 	Tool         *ToolEvent    `json:"tool,omitempty"`
 	Payload      *Payload      `json:"payload,omitempty"`
+	// Lost is what a recorder of this project tells of rows that are not there. Foreign readers ignore it.
+	Lost *LostRows `json:"agentsim,omitempty"`
 
 	// The identity of tool rows in the flat form that harnesses send to Dynamo.
 	FlatSessionID       string `json:"session_id,omitempty"`
@@ -194,7 +196,13 @@ type ToolEvent struct {
 // Payload is the part of a request_payload row that a reader of schedules needs. Bodies are not kept.
 type Payload struct {
 	RequestID string `json:"request_id"`
-	Request   *struct {
+	// Endpoint is the interface that was called, such as "openai.chat_completion".
+	Endpoint string `json:"endpoint"`
+	Model    string `json:"model"`
+	// Complete tells that request and response are there; DropReason why not.
+	Complete   bool   `json:"payload_complete"`
+	DropReason string `json:"payload_drop_reason,omitempty"`
+	Request    *struct {
 		Nvext *struct {
 			Hints *AgentHints `json:"agent_hints,omitempty"`
 		} `json:"nvext,omitempty"`

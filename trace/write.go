@@ -120,44 +120,30 @@ func (w *Writer) existing() ([]int, error) {
 // Write adds one record. Records reach the file when enough have gathered, or on Flush or Close.
 func (w *Writer) Write(r *Record) error {
 	first := w.first
-	if w.first == nil {
-		w.first = r.EventTimeMs
+	if first == nil {
+		first = r.EventTimeMs
 	}
-	row, err := encodeLine(struct {
+	envelope := struct {
 		Timestamp int64   `json:"timestamp"`
 		Event     *Record `json:"event"`
-	}{w.timestamp(r.EventTimeMs), r})
+	}{Event: r}
+	if r.EventTimeMs != nil {
+		envelope.Timestamp = max(0, *r.EventTimeMs-*first)
+	}
+	row, err := json.MarshalWithOption(&envelope, json.DisableHTMLEscape())
 	if err != nil {
-		w.first = first
 		return fmt.Errorf("writing trace %s: %s %w: %w", w.prefix, r.EventType, ErrRecord, err)
 	}
-	w.pending++
-	if err = w.add(row); err != nil {
-		w.pending--
+	pending := w.pending
+	if r.Lost == nil {
+		w.pending++
 	}
-	return err
-}
-
-// WriteLost adds a line that tells of rows that are not in the trace. See LostRows.
-func (w *Writer) WriteLost(l LostRows) error {
-	row, err := encodeLine(lostLine{Timestamp: w.timestamp(l.LastMs), Event: lostEvent, Lost: &l})
-	if err != nil {
-		return fmt.Errorf("writing trace %s: lost rows: %w", w.prefix, err)
+	if err := w.add(append(row, '\n')); err != nil {
+		w.pending = pending
+		return err
 	}
-	return w.add(row)
-}
-
-// timestamp is that of a line with the given event time, in milliseconds since the first record.
-func (w *Writer) timestamp(event *int64) int64 {
-	if w.first == nil || event == nil {
-		return 0
-	}
-	return max(0, *event-*w.first)
-}
-
-func encodeLine(v any) ([]byte, error) {
-	row, err := json.MarshalWithOption(v, json.DisableHTMLEscape())
-	return append(row, '\n'), err
+	w.first = first
+	return nil
 }
 
 // add puts a line into the segment that has room for it.
@@ -190,7 +176,7 @@ func (w *Writer) take(row []byte, n int) {
 	w.size += n * len(row)
 }
 
-// Pending is the number of records that have not reached the file.
+// Pending is the number of records that have not reached the file, those aside that tell of lost rows.
 func (w *Writer) Pending() int { return w.pending }
 
 // Flush writes what has gathered as one gzip member.

@@ -217,7 +217,7 @@ func detectObject(text []byte) (format string, read int) {
 	switch {
 	case strings.HasPrefix(schema, "dynamo.agentic_mooncake"):
 		format = FormatAgentic
-	case strings.HasPrefix(schema, "dynamo.") || has("event_type") || keys["timestamp"] && keys["event"]:
+	case strings.HasPrefix(schema, "dynamo.") || has("event_type"):
 		format = FormatDynamo
 	case has("wait_for", "dependencies", "tool_wait_ms", "request_kind") && has("request_id"):
 		format = FormatAgentic

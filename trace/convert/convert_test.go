@@ -107,7 +107,6 @@ func TestDetect(t *testing.T) {
 	for _, c := range []struct{ head, want string }{
 		{`{"timestamp":1,"event":{"schema":"dynamo.request.trace.v1"`, FormatDynamo},
 		{`{"schema":"dynamo.agent.trace.v1","event_type":"tool_end"}`, FormatDynamo},
-		{`{"timestamp":412,"event":"agentsim.rows_lost","agentsim":{"rows":3}}`, FormatDynamo},
 		{`garbage` + "\n" + `{"event_type":"request_end"}`, FormatDynamo},
 		{`{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1,2`, FormatMooncake},
 		{`{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}` + "\n" + `{"request_id":"b","wait_for":["a"],"hash_ids":[]}`, FormatAgentic},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/recorder/toolevent"
 )
 
 // Settings are what the environment of a Dynamo deployment says of request traces: the variables DYN_REQUEST_TRACE_*,
@@ -21,9 +22,6 @@ type Settings struct {
 	// ToolEndpoint is where harnesses send tool events over ZeroMQ, "" for nowhere; ToolTopic is what they call them.
 	ToolEndpoint, ToolTopic string
 }
-
-// DefaultToolTopic is the topic of tool events, as Dynamo has it.
-const DefaultToolTopic = "agent-tool-events"
 
 // ReadSettings reads the environment through a function like os.Getenv.
 func ReadSettings(getenv func(string) string) (Settings, error) {
@@ -47,7 +45,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		env.read(checkRetention, name)
 	}
 	s.ToolEndpoint = env.first("TOOL_EVENTS_ZMQ_ENDPOINT")
-	s.ToolTopic = cmp.Or(env.first("TOOL_EVENTS_ZMQ_TOPIC"), DefaultToolTopic)
+	s.ToolTopic = cmp.Or(env.first("TOOL_EVENTS_ZMQ_TOPIC"), toolevent.DefaultTopic)
 	return s, errors.Join(env.errs...)
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/agentsim/agentsim/trace/recorder/toolevent"
 )
 
 func TestReadSettings(t *testing.T) {
@@ -29,7 +31,7 @@ func TestReadSettings(t *testing.T) {
 		{"tools alone", map[string]string{"RECORDS": "tool_end"}, Settings{Sink: SinkOptions{Records: tools}}},
 	} {
 		if c.want.ToolTopic == "" {
-			c.want.ToolTopic = DefaultToolTopic
+			c.want.ToolTopic = toolevent.DefaultTopic
 		}
 		got, err := ReadSettings(func(name string) string { return c.env[strings.TrimPrefix(name, "DYN_REQUEST_TRACE_")] })
 		if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(SinkOptions{}, "Logf")); diff != "" || err != nil {

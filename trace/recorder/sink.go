@@ -226,7 +226,7 @@ func (s *Sink) flush() error {
 	if lost.Rows == 0 {
 		return s.writer.Flush()
 	}
-	err := s.writer.WriteLost(lost)
+	err := s.writer.Write(lost.Record())
 	if err != nil {
 		s.losing.Lock()
 		s.lost.Add(lost)
