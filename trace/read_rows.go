@@ -77,8 +77,7 @@ func (p *rowParser) record(text []byte) (*Record, error) {
 		return nil, nil
 	}
 	if err != nil {
-		// A writer that crashed in mid-line and was started again leaves half a row in front of a whole one.
-		if at := bytes.LastIndex(text, []byte(`{"timestamp":`)); at > 0 {
+		if at := Resume(text); at > 0 {
 			if rec, again := ParseRecord(text[at:]); again == nil {
 				p.Read.Lose(p.file, p.line, text[:at], err)
 				return rec, nil
@@ -87,6 +86,10 @@ func (p *rowParser) record(text []byte) (*Record, error) {
 	}
 	return rec, err
 }
+
+// Resume returns where a whole row may begin in a line that is not JSON, or 0: a writer that crashed in mid-line and was
+// started again leaves half a row in front of a whole one.
+func Resume(line []byte) int { return max(0, bytes.LastIndex(line, []byte(`{"timestamp":`))) }
 
 // isPayload tells a request_payload row by its first bytes, without decoding the megabytes behind them.
 func isPayload(text []byte) bool {

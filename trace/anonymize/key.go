@@ -1,0 +1,128 @@
+package anonymize
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+	"time"
+)
+
+// Key is the secret that pseudonyms are made with: who has it can tell which pseudonym stands for a name that he
+// guesses, who has not cannot. One key gives one name one pseudonym, in all files and all runs.
+type Key struct{ secret [32]byte }
+
+// NewKey makes a key of random bytes.
+func NewKey(random io.Reader) (Key, error) {
+	var k Key
+	if _, err := io.ReadFull(random, k.secret[:]); err != nil {
+		return k, fmt.Errorf("making a key: %w", err)
+	}
+	return k, nil
+}
+
+// ParseKey reads what Text wrote. The text never appears in its errors.
+func ParseKey(text []byte) (Key, error) {
+	var k Key
+	digits := strings.TrimSpace(string(text))
+	if len(digits) != hex.EncodedLen(len(k.secret)) {
+		return k, fmt.Errorf("a key is %d hexadecimal digits, this is %d bytes", hex.EncodedLen(len(k.secret)), len(digits))
+	}
+	if _, err := hex.Decode(k.secret[:], []byte(digits)); err != nil {
+		return Key{}, errors.New("a key has hexadecimal digits only")
+	}
+	return k, nil
+}
+
+// Text returns the key as a line of hexadecimal digits, for a file that is to be kept secret.
+func (k Key) Text() []byte { return []byte(hex.EncodeToString(k.secret[:]) + "\n") }
+
+// Format keeps the secret out of whatever prints a Key.
+func (Key) Format(s fmt.State, _ rune) { io.WriteString(s, "(secret key)") }
+
+// derive returns a key for one purpose.
+func (k Key) derive(purpose string) []byte {
+	mac := hmac.New(sha256.New, k.secret[:])
+	io.WriteString(mac, "agentsim anonymize v1: "+purpose)
+	return mac.Sum(nil)
+}
+
+const year = 365 * 24 * time.Hour
+
+// shift is by how much --shift-time moves all times: one to ten years ahead, to a second that only the key tells, so that
+// neither the date nor the time of day nor the day of the week stays. Whole seconds keep times exact that have no more.
+func (k Key) shift() time.Duration {
+	return year + time.Duration(binary.LittleEndian.Uint64(k.derive("shift"))%uint64(9*year/time.Second))*time.Second
+}
+
+// pseudonyms makes the replacements of ids, hashes and text. One goroutine uses it.
+type pseudonyms struct {
+	ids, hashes, text hash.Hash
+	sum               []byte
+	recent            [1 << 12]struct{ from, to uint64 } // of hashes: prompts of one session begin alike
+}
+
+func newPseudonyms(k Key) *pseudonyms {
+	return &pseudonyms{
+		ids:    hmac.New(sha256.New, k.derive("ids")),
+		hashes: hmac.New(sha256.New, k.derive("hashes")),
+		text:   hmac.New(sha256.New, k.derive("text")),
+	}
+}
+
+// id returns the pseudonym of a name: a UUID of version 8 (RFC 9562), of which 122 bits depend on the key and the name.
+// Ids of all kinds are one space, so that a reference stays one whatever its key is called.
+func (p *pseudonyms) id(name string) string {
+	p.ids.Reset()
+	io.WriteString(p.ids, name)
+	p.sum = p.ids.Sum(p.sum[:0])
+	u := p.sum[:16]
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// hash returns the keyed value of a block hash or a worker's id.
+func (p *pseudonyms) hash(h uint64) uint64 {
+	slot := &p.recent[h%uint64(len(p.recent))]
+	if slot.from == h && slot.to != 0 {
+		return slot.to
+	}
+	var bytes [8]byte
+	binary.LittleEndian.PutUint64(bytes[:], h)
+	p.hashes.Reset()
+	p.hashes.Write(bytes[:])
+	p.sum = p.hashes.Sum(p.sum[:0])
+	slot.from, slot.to = h, binary.LittleEndian.Uint64(p.sum)
+	return slot.to
+}
+
+// What stands for text: letters and spaces in which no language is written, as no word has a vowel.
+const (
+	fillerLetters = "bcdfghjkmnpqr   "
+	// fillerStep is the number of bytes of text that are replaced at once.
+	fillerStep = 2 * sha256.Size
+)
+
+// appendFiller appends as many bytes as the text has. Texts that begin alike have fillers that begin alike, in steps
+// of fillerStep bytes, so that what prompts share can still be told; each step depends on all the text before it.
+func (p *pseudonyms) appendFiller(dst, text []byte) []byte {
+	p.sum = p.sum[:0]
+	for len(text) > 0 {
+		step := text[:min(len(text), fillerStep)]
+		text = text[len(step):]
+		p.text.Reset()
+		p.text.Write(p.sum)
+		p.text.Write(step)
+		p.sum = p.text.Sum(p.sum[:0])
+		for i := range step {
+			dst = append(dst, fillerLetters[p.sum[i/2]>>(4*(i%2))&15])
+		}
+	}
+	return dst
+}
