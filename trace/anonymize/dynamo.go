@@ -1,8 +1,8 @@
 package anonymize
 
 // dynamoRow is the rule for a line of a Dynamo request trace (dynamo.request.trace.v1 and its predecessors), enveloped
-// or bare. Of a payload row only the scheduling hints stay, which the request's own row has no place for; a line that
-// tells of lost rows stays as well.
+// or bare. Of a payload row only the scheduling hints stay, which the request's own row has no place for, and what a
+// recorder tells of lost rows.
 func dynamoRow() rule {
 	context := object(fields{
 		"session_id": id, "parent_session_id": id, "session_final": flag,
@@ -23,14 +23,13 @@ func dynamoRow() rule {
 		"tool":    toolEvent(),
 		"payload": object(fields{
 			"request_id": id, "model": model, "payload_complete": flag, "requested_streaming": flag,
-			"endpoint": words("openai.chat_completion", "openai.completion", "openai.response"),
-			"request":  object(fields{"nvext": object(fields{"agent_hints": agentHints()})}),
+			"endpoint":            words("openai.chat_completion", "openai.completion", "openai.response", "agentsim.rows_lost"),
+			"payload_drop_reason": words("unspecified", "agentsim.rows_lost"),
+			"request":             object(fields{"nvext": object(fields{"agent_hints": agentHints()})}),
 		}),
+		"agentsim": object(fields{"lost_rows": number, "first_unix_ms": unixMs, "last_unix_ms": unixMs}),
 	}
-	row := fields{
-		"timestamp": number, "event": required(shapes(words("agentsim.rows_lost"), nil, object(record))),
-		"agentsim": object(fields{"rows": number, "first_unix_ms": unixMs, "last_unix_ms": unixMs}),
-	}
+	row := fields{"timestamp": number, "event": required(object(record))}
 	for key, rule := range record {
 		row[key] = rule
 	}
@@ -58,6 +57,7 @@ func dynamoRequest() rule {
 			"copy": number, "turn": number, "worker": number, "hit_tokens": number, "computed_tokens": number,
 			"arrival_ns": number, "admitted_ns": number, "first_token_ns": number, "end_ns": number,
 			"planned_ns": number, "ready_ns": number, "due_ns": number, "preemptions": number, "reasoning_tokens": number,
+			"http_status": number, "token_gaps_us": list(number), "completion_sequence_hashes": hashes,
 			"status":      words("completed", "rejected", "failed", "unfinished"),
 			"inferred":    list(words("start", "end", "output_tokens", "session", "model", "gap", "history")),
 			"agent_hints": agentHints(),

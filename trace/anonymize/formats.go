@@ -100,7 +100,7 @@ func detectRow(keys map[string]string) string {
 		return "codex"
 	case has("agentType"):
 		return "claude-code-meta"
-	case has("sessionId", "leafUuid", "parentUuid", "isSidechain"), keys["type"] != "" && has("message"):
+	case has("sessionId", "leafUuid", "parentUuid", "isSidechain"), keys["type"] != "" && has("message", "summary"):
 		return "claude-code"
 	}
 	return ""

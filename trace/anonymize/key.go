@@ -7,10 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
+	stdhash "hash"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/agentsim/agentsim/trace/hash"
 )
 
 // Key is the secret that pseudonyms are made with: who has it can tell which pseudonym stands for a name that he
@@ -62,17 +64,15 @@ func (k Key) shift() time.Duration {
 
 // pseudonyms makes the replacements of ids, hashes and text. One goroutine uses it.
 type pseudonyms struct {
-	ids, hashes, text hash.Hash
-	sum               []byte
-	recent            [1 << 12]struct{ from, to uint64 } // of hashes: prompts of one session begin alike
+	ids, text stdhash.Hash
+	sum       []byte
+	blocks    *hash.Key
+	recent    [1 << 12]struct{ from, to uint64 } // of block hashes: prompts of one session begin alike
 }
 
 func newPseudonyms(k Key) *pseudonyms {
-	return &pseudonyms{
-		ids:    hmac.New(sha256.New, k.derive("ids")),
-		hashes: hmac.New(sha256.New, k.derive("hashes")),
-		text:   hmac.New(sha256.New, k.derive("text")),
-	}
+	blocks, _ := hash.NewKey(k.secret[:]) // its only error is a short secret
+	return &pseudonyms{ids: hmac.New(sha256.New, k.derive("ids")), text: hmac.New(sha256.New, k.derive("text")), blocks: blocks}
 }
 
 // id returns the pseudonym of a name: a UUID of version 8 (RFC 9562), of which 122 bits depend on the key and the name.
@@ -87,18 +87,14 @@ func (p *pseudonyms) id(name string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// hash returns the keyed value of a block hash or a worker's id.
+// hash returns the keyed value of a block hash or a worker's id, the same that a recorder with this key writes.
 func (p *pseudonyms) hash(h uint64) uint64 {
 	slot := &p.recent[h%uint64(len(p.recent))]
-	if slot.from == h && slot.to != 0 {
-		return slot.to
+	if slot.from != h || slot.to == 0 {
+		keyed := []uint64{h}
+		p.blocks.Apply(keyed)
+		slot.from, slot.to = h, keyed[0]
 	}
-	var bytes [8]byte
-	binary.LittleEndian.PutUint64(bytes[:], h)
-	p.hashes.Reset()
-	p.hashes.Write(bytes[:])
-	p.sum = p.hashes.Sum(p.sum[:0])
-	slot.from, slot.to = h, binary.LittleEndian.Uint64(p.sum)
 	return slot.to
 }
 

@@ -123,4 +123,4 @@ func TestHashesAreCached(t *testing.T) {
 	})
 }
 
-const goldenPseudonyms = "6ac02094-7fe6-8629-b317-84176bba5dc2 11591410824154374704 16396338029785314288 h grc rmdpd bhjr r"
+const goldenPseudonyms = "6ac02094-7fe6-8629-b317-84176bba5dc2 4767690650312554263 2774405698395594016 h grc rmdpd bhjr r"
