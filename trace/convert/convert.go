@@ -105,6 +105,12 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
+// Detect returns the name of the one format that all segments look like. It consumes nothing.
+func Detect(ctx context.Context, segments []trace.Segment) (string, error) {
+	format, _, err := detectAll(ctx, segments, "")
+	return format, err
+}
+
 // detectAll returns the one format of all segments, and their first bytes.
 func detectAll(ctx context.Context, segments []trace.Segment, want string) (string, [][]byte, error) {
 	if len(segments) == 0 {

@@ -21,7 +21,7 @@ type anonymizeCommand struct {
 	// verify compares instead, looking for canaries too.
 	verify, strict bool
 	canaries       []string
-	options anonymize.Options
+	options        anonymize.Options
 }
 
 func newAnonymize(g *Global) *cobra.Command {
