@@ -27,7 +27,7 @@ type anonymizeCommand struct {
 func newAnonymize(g *Global) *cobra.Command {
 	c := &anonymizeCommand{}
 	cmd := &cobra.Command{
-		Use:   "anonymize TRACE... -o DIR | --verify ORIGINAL ANONYMIZED",
+		Use:   "anonymize TRACE... -o DIR | --verify ORIGINAL... ANONYMIZED",
 		Short: "Make traces and transcripts safe to share: no text, no names, the same work",
 		Long: `Make traces and transcripts safe to share: no text, no names, the same work. TRACE is a file, a folder with all folders in
 it, a glob, a segment prefix or "-": Dynamo request traces, with payload rows or without, Mooncake and WEKA traces, and
@@ -38,14 +38,14 @@ pseudonyms, block hashes keyed hashes, text filler of the same length that share
 bytes. All else is dropped, whatever it is. Sessions, their tree and the blocks they share hold together across all files of
 a run, and across runs with one --key-file.
 
---verify ORIGINAL ANONYMIZED compares the two, without the key: no string of the original is in the result but for words and
+--verify ORIGINAL... ANONYMIZED compares them, without the key: no string of the original is in the result but for words and
 names that it lists, no canary that you planted in a prompt, no block hash that the original or a likely prompt has; token
 counts, sessions and what they share are as they were. Memory grows with the number of ids, hashes and texts.
 
 What stays can still tell one run from another by its timing and its lengths.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 --verify found that the result is not safe or not the same work, and
-why; 130 interrupted.`,
+Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 done, but rows of the original are lost, or --verify found that the
+result is not safe or not the same work, and why; 130 interrupted.`,
 		Example: `  agentsim anonymize traces/day1 -o shared
   agentsim anonymize ~/.claude/projects -o shared --shift-time --drop-tool-names
   agentsim anonymize --verify traces/day1 shared --canary "my secret project"`,
@@ -58,9 +58,9 @@ why; 130 interrupted.`,
 	f.BoolVar(&c.options.DropToolNames, "drop-tool-names", false, "replace names of tools by pseudonyms")
 	f.BoolVar(&c.options.DropModel, "drop-model", false, "replace names of models by pseudonyms")
 	f.StringVar(&c.keyFile, "key-file", "", "take the key from `FILE`, or keep a new one there (default: a new one that is kept nowhere)")
-	f.BoolVar(&c.verify, "verify", false, "compare an original with its anonymized form instead")
+	f.BoolVar(&c.verify, "verify", false, "compare originals with their anonymized form, the last argument, instead")
 	f.StringArrayVar(&c.canaries, "canary", nil, "with --verify: `TEXT` that you planted in the original and that must be gone (repeatable)")
-	f.BoolVar(&c.strict, "strict", false, "with --verify: exit 1 instead of 3")
+	f.BoolVar(&c.strict, "strict", false, "exit 1 instead of 3")
 	return cmd
 }
 
@@ -68,8 +68,8 @@ func (c *anonymizeCommand) run(ctx context.Context, g *Global, args []string) er
 	if c.verify {
 		return c.runVerify(ctx, g, args)
 	}
-	if len(c.canaries) > 0 || c.strict {
-		return usagef("--canary and --strict go with --verify")
+	if len(c.canaries) > 0 {
+		return usagef("--canary goes with --verify")
 	}
 	if len(args) == 0 {
 		return usagef("no trace given; name files, folders or a segment prefix")
@@ -92,6 +92,9 @@ func (c *anonymizeCommand) run(ctx context.Context, g *Global, args []string) er
 		return err
 	}
 	printAnonymized(g, report)
+	if read := &report.Read; read.LostRows > 0 || read.LostBytes > 0 {
+		return untrusted("anonymized trace", []string{fmt.Sprintf("%d rows of the original are lost (%d bytes)", read.LostRows, read.LostBytes)}, c.strict)
+	}
 	return nil
 }
 
@@ -146,9 +149,8 @@ func printAnonymized(g *Global, r *anonymize.Report) {
 			strings.Join(r.DroppedFiles[:min(n, shownFiles)], ", "), andMore(n-shownFiles))
 	}
 	fmt.Fprintf(g.Stderr, "wrote %d rows to %d files; %d block hashes keyed, %d bytes of text replaced\n", r.Rows, r.Files, r.Hashes, r.TextBytes)
-	if r.Read.SkippedRows > 0 || r.Read.LostRows > 0 {
-		fmt.Fprintf(g.Stderr, "left out: %d rows of unknown kinds, %d rows that are not JSON (%d bytes)\n",
-			r.Read.SkippedRows, r.Read.LostRows, r.Read.LostBytes)
+	if r.Read.SkippedRows > 0 {
+		fmt.Fprintf(g.Stderr, "left out: %d rows of unknown kinds\n", r.Read.SkippedRows)
 	}
 	if names := r.DroppedKeys.Names(); len(names) > 0 {
 		var shown []string
@@ -166,23 +168,23 @@ func printAnonymized(g *Global, r *anonymize.Report) {
 const minCanary = 8
 
 func (c *anonymizeCommand) runVerify(ctx context.Context, g *Global, args []string) error {
-	if len(args) != 2 {
-		return usagef("--verify wants two, the original and its anonymized form, not %d", len(args))
+	if len(args) < 2 {
+		return usagef("--verify wants the originals and, last, their anonymized form; %d given", len(args))
 	}
 	for _, canary := range c.canaries {
 		if len(canary) < minCanary {
 			return usagef("--canary %q has less than %d bytes", canary, minCanary)
 		}
 	}
-	var sides [2][]anonymize.File
-	for i, arg := range args {
-		files, err := anonymize.Find([]string{arg}, nil)
-		if err != nil {
-			return err
-		}
-		sides[i] = files
+	original, err := anonymize.Find(args[:len(args)-1], nil)
+	if err != nil {
+		return err
 	}
-	proof, err := anonymize.Verify(ctx, sides[0], sides[1], c.canaries)
+	result, err := anonymize.Find(args[len(args)-1:], nil)
+	if err != nil {
+		return err
+	}
+	proof, err := anonymize.Verify(ctx, original, result, c.canaries)
 	if err != nil {
 		return err
 	}
@@ -203,7 +205,7 @@ func printProof(g *Global, p *anonymize.Proof) {
 	}
 	fmt.Fprintf(g.Stdout, "compared: %d rows of %d files; %d strings of the original looked for; hashes of %d likely prompts tried\n",
 		p.Rows, p.Files, p.Strings, p.Guesses)
-	fmt.Fprintf(g.Stdout, "replaced, one for one in all files: %d ids, %d block hashes, %d texts\n", p.IDs, p.Hashes, p.Texts)
+	fmt.Fprintf(g.Stdout, "replaced, one for one in all files: %d ids, %d block hashes, %d texts of 16 bytes and more\n", p.IDs, p.Hashes, p.Texts)
 	fmt.Fprintf(g.Stdout, "token counts and lengths as they were: %d\n", p.Counts)
 	times := "as they were"
 	if p.Shifted {
