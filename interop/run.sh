@@ -1,11 +1,11 @@
 #!/bin/sh
-# Compares agentsim with a peer from PyPI: run.sh aisimulate|aiperf|tokenizers [ARGUMENT...]; see compare_PEER.py, which gets the arguments.
+# Compares agentsim with a peer from PyPI: run.sh aisimulate|aiperf|tokenizers|pyzmq [ARGUMENT...]; see compare_PEER.py, which gets the arguments.
 # Needs Go, python3 with venv, and PyPI the first time; without them it says so and succeeds.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 peer=${1:-}
 if [ ! -f "$here/compare_$peer.py" ]; then
-	echo "usage: $0 aisimulate|aiperf|tokenizers [ARGUMENT...]" >&2
+	echo "usage: $0 aisimulate|aiperf|tokenizers|pyzmq [ARGUMENT...]" >&2
 	exit 2
 fi
 shift

@@ -113,13 +113,31 @@ def sessions(count: int, turns: int, gap_ms: int, companions: int = 0) -> Trace:
     return Trace("mooncake", 512, tuple(rows()))
 
 
-def recorded(count: int, turns: int, gap_ms: int) -> Trace:
-    """Sessions as Dynamo records them (dynamo.request.trace.v1): the gap to the next turn is the recorded one."""
+def recorded(count: int, turns: int, gap_ms: int, losses: int = 0) -> Trace:
+    """Sessions as Dynamo records them (dynamo.request.trace.v1): the gap to the next turn is the recorded one.
+
+    The first losses rows are those by which agentsim's recorder tells of rows that it lost.
+    """
     rng, ids = random.Random(3), Ids()
     systems = [ids.take(n) for n in (40, 64)]
 
     def rows() -> Iterator[Row]:
         first = 1_700_000_000_000
+        for _ in range(losses):
+            name = "agentsim.rows_lost"
+            yield {
+                "schema": "dynamo.request.trace.v1",
+                "event_type": "request_payload",
+                "event_time_unix_ms": first,
+                "payload": {
+                    "request_id": name,
+                    "endpoint": name,
+                    "model": "",
+                    "payload_complete": False,
+                    "payload_drop_reason": name,
+                },
+                "agentsim": {"lost_rows": 3, "first_unix_ms": first, "last_unix_ms": first},
+            }
         for i in range(count):
             prompt = Prompt(ids, 16, rng.choice(systems))
             start = first

@@ -66,8 +66,8 @@ func hello(kind string) []byte {
 	return appendCommand(greeting(), "READY", property(property(nil, "Identity", ""), "socket-type", kind))
 }
 
-// toolServer serves a Socket on a free port and keeps what comes of it.
-type toolServer struct {
+// server serves a Socket on a free port and keeps what comes of it.
+type server struct {
 	Socket
 	address string
 	mu      sync.Mutex
@@ -76,13 +76,13 @@ type toolServer struct {
 	stop    func() error
 }
 
-func serveTools(t *testing.T) *toolServer {
+func serve(t *testing.T) *server {
 	t.Helper()
 	listener, err := Listen("tcp://:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &toolServer{address: listener.Addr().String()}
+	s := &server{address: listener.Addr().String()}
 	s.Socket = Socket{Topic: DefaultTopic,
 		Emit: func(r *trace.Record) {
 			s.mu.Lock()
@@ -103,7 +103,7 @@ func serveTools(t *testing.T) *toolServer {
 }
 
 // talk connects, sends all at once or byte by byte, and returns what comes back until the server hangs up.
-func (s *toolServer) talk(t *testing.T, say []byte, byByte bool) []byte {
+func (s *server) talk(t *testing.T, say []byte, byByte bool) []byte {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.address)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestSocket(t *testing.T) {
 	say = appendCommand(say, "PING", []byte("\x00\x64ctx"))
 	say = append(say, toolMessage(t)...)
 	for _, byByte := range []bool{false, true} {
-		s := serveTools(t)
+		s := serve(t)
 		answer := s.talk(t, say, byByte)
 		want := appendCommand(greeting(), "READY", []byte("\x0bSocket-Type\x00\x00\x00\x04PULL"))
 		want = append(want, "\x04\x08\x04PONGctx"...)
@@ -168,7 +168,7 @@ func TestSocketDrops(t *testing.T) {
 		{"duration_ms\": a number is NaN", [][]byte{topic, number, append([]byte("\x81\xabduration_ms"), "\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"...)}},
 		{"not a record object", [][]byte{topic, number, {0x07}}},
 	} {
-		s := serveTools(t)
+		s := serve(t)
 		say := appendMessage(hello("PUSH"), c.frames...)
 		s.talk(t, append(appendMessage(say, c.frames...), toolMessage(t)...), false)
 		if err := s.stop(); err != nil {
@@ -211,7 +211,7 @@ func TestSocketHangsUp(t *testing.T) {
 		{"unexpected EOF", append(hello("PUSH"), frameMore, 1, 'x')},
 		{`it says "\x05sorry"`, appendCommand(hello("PUSH"), "ERROR", []byte("\x05sorry"))},
 	} {
-		s := serveTools(t)
+		s := serve(t)
 		s.talk(t, c.say, false)
 		s.talk(t, append(hello("PUSH"), toolMessage(t)...), false)
 		if err := s.stop(); err != nil {
@@ -225,7 +225,7 @@ func TestSocketHangsUp(t *testing.T) {
 
 // Peers that stay connected are let go when serving ends.
 func TestSocketStops(t *testing.T) {
-	s := serveTools(t)
+	s := serve(t)
 	conn, err := net.Dial("tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestSocketStops(t *testing.T) {
 
 // One peer too many is hung up on; when another leaves, there is room again.
 func TestSocketIsFull(t *testing.T) {
-	s := serveTools(t)
+	s := serve(t)
 	conns := make([]net.Conn, maxPeers)
 	for i := range conns {
 		var err error
