@@ -20,7 +20,7 @@ type tap struct {
 	events   bool // server-sent
 
 	stream wire.Stream
-	chunk  wire.Chunk
+	chunk  wire.Parser
 	copy   []byte // of an answer that is read when it is whole
 	lost   bool   // the copy has no room
 
@@ -28,9 +28,8 @@ type tap struct {
 	filtering bool
 	held      []byte // of the event under way, while it may be the one
 	passed    bool   // a part of the event under way was passed on
-	out       []byte // to pass on, from sent on
-	sent      int
-	failed    error // of the upstream, after out
+	out       []byte // to pass on before anything else
+	failed    error  // of the upstream, after out
 }
 
 func (t *tap) plain() bool { return t.encoding == "" || t.encoding == "identity" }
@@ -38,9 +37,9 @@ func (t *tap) plain() bool { return t.encoding == "" || t.encoding == "identity"
 // Read passes on what the upstream sent.
 func (t *tap) Read(p []byte) (int, error) {
 	for {
-		if t.sent < len(t.out) {
-			n := copy(p, t.out[t.sent:])
-			t.sent += n
+		if len(t.out) > 0 {
+			n := copy(p, t.out)
+			t.out = t.out[n:]
 			return n, nil
 		}
 		if t.failed != nil {
@@ -54,12 +53,15 @@ func (t *tap) Read(p []byte) (int, error) {
 			t.finish(err, now)
 			return n, err
 		}
-		t.out, t.sent = t.out[:0], 0
-		t.filter(p[:n], now)
-		if t.failed = err; err != nil {
+		whole := t.filter(p[:n], now)
+		if err != nil {
 			t.out, t.held = append(t.out, t.held...), nil
 			t.finish(err, now)
 		}
+		if whole {
+			return n, err
+		}
+		t.failed = err
 	}
 }
 
@@ -92,7 +94,7 @@ func (t *tap) event(e wire.Event, now time.Time) (usage bool) {
 	if t.chunk.Parse(e.Data) != nil {
 		return false // of a kind that says nothing to us
 	}
-	a.take(&t.chunk, now)
+	a.take(&t.chunk.Chunk, now)
 	if t.chunk.Err != nil {
 		t.exchange.end(toldError, now)
 	} else if a.complete {
@@ -101,23 +103,37 @@ func (t *tap) event(e wire.Event, now time.Time) (usage bool) {
 	return t.chunk.UsageOnly
 }
 
-// filter passes on all of an answer but the event with usage alone. Until an answer says why it ended that event cannot
-// come, so nothing is held back; after that the beginning of an event waits for its end.
-func (t *tap) filter(p []byte, now time.Time) {
-	t.held = append(t.held, p...)
+// filter passes on all of an answer but the event with usage alone: p itself where it tells so, else what it puts into out.
+// Until an answer says why it ended that event cannot come, so nothing is held back; after that the beginning of an event
+// waits for its end.
+func (t *tap) filter(p []byte, now time.Time) (whole bool) {
+	text := p
+	if len(t.held) > 0 {
+		t.held = append(t.held, p...)
+		text = t.held
+	}
 	t.stream.Feed(p)
+	var kept []byte // of text[:end], where some of it is taken out
+	end, from := 0, 0
 	for e, ok := t.stream.Next(); ok; e, ok = t.stream.Next() {
-		end := len(t.held) - t.stream.Pending()
-		if usage := t.event(e, now); !usage || t.passed {
-			t.out = append(t.out, t.held[:end]...)
+		begin := end
+		end = len(text) - t.stream.Pending()
+		if usage := t.event(e, now); usage && !t.passed {
+			kept, from = append(kept, text[from:begin]...), end
 		}
-		t.held, t.passed = append(t.held[:0], t.held[end:]...), false
+		t.passed = false
 	}
 	if t.exchange.answer.finish == "" || t.stream.Err() != nil {
-		t.passed = t.passed || len(t.held) > 0
-		t.out, t.held = append(t.out, t.held...), t.held[:0]
+		t.passed = t.passed || end < len(text)
+		end = len(text)
 	}
 	t.filtering = t.stream.Err() == nil
+	if from == 0 && end == len(p) && len(t.held) == 0 {
+		return true
+	}
+	t.out = append(kept, text[from:end]...)
+	t.held = append(t.held[:0], text[end:]...)
+	return false
 }
 
 // finish notes how the answer ended, when it has.
@@ -170,7 +186,7 @@ func (t *tap) readWhole(text []byte, now time.Time) bool {
 			t.event(e, now)
 		}
 	} else if t.chunk.Parse(text) == nil {
-		a.take(&t.chunk, now)
+		a.take(&t.chunk.Chunk, now)
 		if t.chunk.Err != nil {
 			t.exchange.end(toldError, now)
 		}

@@ -172,14 +172,6 @@ type usage struct {
 // Parse reads the data of an event, or the body of an answer that was not streamed, into the chunk. Of an answer with
 // several choices it takes the first. Data that is no JSON is an error; JSON that says nothing known is an empty chunk.
 func (c *Chunk) Parse(data []byte) error {
-	if c.parseToken(data) {
-		return nil
-	}
-	return c.parse(data)
-}
-
-// parse decodes the data whatever it holds.
-func (c *Chunk) parse(data []byte) error {
 	*c = Chunk{ToolCalls: c.ToolCalls[:0], TokenIDs: c.TokenIDs[:0]}
 	if err := checkDepth(data); err != nil {
 		return fmt.Errorf("event: %w", err)

@@ -166,7 +166,7 @@ func BenchmarkStream(b *testing.B) {
 	event := AppendEvent(nil, "", a.Append(nil, &Chunk{Text: " token"}))
 	read := bytes.Repeat(event, 16)
 	var s Stream
-	var c Chunk
+	var c Parser
 	b.ReportAllocs()
 	b.SetBytes(int64(len(event)))
 	n := 0

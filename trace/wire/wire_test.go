@@ -367,11 +367,6 @@ func FuzzChunk(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var c, again Chunk
 		ParseError(500, data)
-		if c.parseToken(data) && json.Valid(data) {
-			if slow := new(Chunk); slow.parse(data) != nil || !cmp.Equal(&c, slow, emptyIsNil) {
-				t.Fatalf("%q is read in haste as %+v, with care as %+v", data, c, *slow)
-			}
-		}
 		if c.Parse(data) != nil || c.Choice < 0 {
 			return
 		}

@@ -1,0 +1,154 @@
+//go:build unix
+
+package recorder
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/wire"
+)
+
+// streamOf answers each chat with a stream of so many tokens, a flush each, and pauses of the given length between them.
+func streamOf(tokens int, pause time.Duration) http.HandlerFunc {
+	a := wire.Answer{Dialect: wire.Chat, ID: "chatcmpl-0123456789abcdef", Model: "m", Created: 1790000000, Stream: true}
+	event := wire.AppendEvent(nil, "", a.Append(nil, &wire.Chunk{Text: " token"}))
+	end := wire.AppendEvent(nil, "", a.Append(nil, &wire.Chunk{Finish: "stop"}))
+	end = wire.AppendEvent(end, "", a.Append(nil, &wire.Chunk{Usage: &wire.Usage{Prompt: new(int64(1000)), Completion: new(int64(tokens))}}))
+	end = append(end, wire.Done...)
+	return func(w http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body)
+		w.Header().Set("Content-Type", sse)
+		control := http.NewResponseController(w)
+		for range tokens {
+			if pause > 0 {
+				time.Sleep(pause)
+			}
+			_, _ = w.Write(event)
+			_ = control.Flush()
+		}
+		_, _ = w.Write(end)
+	}
+}
+
+// bare is a reverse proxy that records nothing.
+func bare(t testing.TB, upstream string) string {
+	u, err := url.Parse(upstream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:       func(p *httputil.ProxyRequest) { p.SetURL(u) },
+		FlushInterval: -1,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 4096, DisableCompression: true},
+	})
+	t.Cleanup(h.Close)
+	return h.URL
+}
+
+// chatBody is a chat of about a thousand tokens, as a turn of an agent.
+func chatBody() string {
+	return `{"model":"m","stream":true,"messages":[{"role":"system","content":"` + strings.Repeat("You are a coding agent. ", 80) +
+		`"},{"role":"user","content":"` + strings.Repeat("Look at the tests of this package. ", 60) + `"}]}`
+}
+
+// ask sends a request, reads the answer to its end and returns the time to its first byte.
+func ask(t testing.TB, c *http.Client, url, body string) time.Duration {
+	begun := time.Now()
+	a, err := c.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer a.Body.Close()
+	var first [1]byte
+	_, _ = io.ReadFull(a.Body, first[:])
+	took := time.Since(begun)
+	if n, err := io.Copy(io.Discard, a.Body); err != nil || n == 0 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	return took
+}
+
+// together sends n requests from so many clients at a time.
+func together(t testing.TB, c *http.Client, url, body string, clients, n int) time.Duration {
+	begun := time.Now()
+	var left atomic.Int64
+	left.Store(int64(n))
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for left.Add(-1) >= 0 {
+				ask(t, c, url, body)
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(begun)
+}
+
+func manyConnections() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4096, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: 30 * time.Second}).DialContext}}
+}
+
+// BenchmarkThroughput sends streams of 50 tokens through the recorder and through a bare reverse proxy, in turns, on this
+// machine with client and upstream. The shares are medians over the pairs of what the recorder reaches of what the bare proxy
+// does: of-bare by the wall clock, of-bare-cpu by the processor time of all four, which other work on the machine does not
+// change.
+func BenchmarkThroughput(b *testing.B) {
+	const clients, requests = 16, 200
+	up := httptest.NewServer(streamOf(50, 0))
+	defer up.Close()
+	p := newProxied(b, streamOf(50, 0), func(o *Options) {
+		u, _ := url.Parse(up.URL)
+		o.Upstream, o.BlockSize, o.Emit = u, 64, func(*trace.Record) {}
+	})
+	plain := bare(b, up.URL)
+	client, body := manyConnections(), chatBody()
+	together(b, client, p.url, body, clients, 50)
+	together(b, client, plain, body, clients, 50)
+	var shares, cpuShares, rates []float64
+	for i := range max(b.N, 5) {
+		var took, busy [2]time.Duration
+		for k := range 2 {
+			which := (k + i) % 2 // neither always goes first
+			before := processor(b)
+			took[which] = together(b, client, []string{p.url, plain}[which], body, clients, requests)
+			busy[which] = processor(b) - before
+		}
+		shares = append(shares, took[1].Seconds()/took[0].Seconds())
+		cpuShares = append(cpuShares, busy[1].Seconds()/busy[0].Seconds())
+		rates = append(rates, requests/took[0].Seconds())
+	}
+	b.ReportMetric(median(shares), "of-bare")
+	b.ReportMetric(median(cpuShares), "of-bare-cpu")
+	b.ReportMetric(median(rates), "requests/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// processor is the processor time that this process has used.
+func processor(t testing.TB) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
