@@ -37,10 +37,10 @@ func (b *blocks) of(e *exchange, c *wire.Conversation, s *session, input, output
 	var found identified
 	if ids := promptIDs(e, c); len(ids) > 0 {
 		found = b.exact(e, ids, input, output)
-	} else if text := c.Prompt(); text == "" || s == nil {
+	} else if s == nil || c.Preamble == "" && len(c.Items) == 0 {
 		found = b.unknown(e, input)
 	} else {
-		found = b.estimate(e, c, s, text, input, output)
+		found = b.estimate(e, c, s, input, output)
 	}
 	if b.key != nil {
 		b.key.Apply(found.prompt)
@@ -67,16 +67,20 @@ func (b *blocks) exact(e *exchange, ids []uint32, input, output int) identified 
 }
 
 // estimate hashes the text of a conversation, cut as hash.Estimator does.
-func (b *blocks) estimate(e *exchange, c *wire.Conversation, s *session, text string, input, output int) identified {
+func (b *blocks) estimate(e *exchange, c *wire.Conversation, s *session, input, output int) identified {
+	text, length := c.Prompt(e.answer.item())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.prompt(b.estimator(c.Model))
-	found := identified{input: input, prompt: p.Blocks(text, input)}
+	found := identified{input: input, prompt: p.Blocks(text[:length], input)}
+	if len(found.prompt) == 0 {
+		return b.unknown(e, input)
+	}
 	if input == 0 {
 		found.input = len(found.prompt) * b.size // a little too many
 	}
 	if input > 0 && output > 0 && !e.answer.cut && c.Answers == 1 {
-		found.answered = p.Blocks(c.Answered(text, e.answer.item()), input+output)
+		found.answered = p.Blocks(text, input+output)
 	}
 	return found
 }

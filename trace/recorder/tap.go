@@ -53,15 +53,19 @@ func (t *tap) Read(p []byte) (int, error) {
 			t.finish(err, now)
 			return n, err
 		}
-		whole := t.filter(p[:n], now)
+		out := t.filter(p[:n], now)
 		if err != nil {
-			t.out, t.held = append(t.out, t.held...), nil
+			out, t.held = append(out, t.held...), nil
 			t.finish(err, now)
 		}
-		if whole {
+		n = copy(p, out)
+		if t.out = out[n:]; len(t.out) > 0 {
+			t.failed = err
+			return n, nil
+		}
+		if n > 0 || err != nil {
 			return n, err
 		}
-		t.failed = err
 	}
 }
 
@@ -103,37 +107,33 @@ func (t *tap) event(e wire.Event, now time.Time) (usage bool) {
 	return t.chunk.UsageOnly
 }
 
-// filter passes on all of an answer but the event with usage alone: p itself where it tells so, else what it puts into out.
-// Until an answer says why it ended that event cannot come, so nothing is held back; after that the beginning of an event
-// waits for its end.
-func (t *tap) filter(p []byte, now time.Time) (whole bool) {
+// filter returns what is to be passed on, in the place of p: all but the event with usage alone. Until an answer says why it
+// ended that event cannot come, so nothing is held back; after that the beginning of an event waits for its end.
+func (t *tap) filter(p []byte, now time.Time) []byte {
 	text := p
 	if len(t.held) > 0 {
-		t.held = append(t.held, p...)
-		text = t.held
+		text = append(t.held, p...)
+		t.held = nil
 	}
 	t.stream.Feed(p)
-	var kept []byte // of text[:end], where some of it is taken out
-	end, from := 0, 0
+	end, from, to := 0, 0, 0
 	for e, ok := t.stream.Next(); ok; e, ok = t.stream.Next() {
 		begin := end
 		end = len(text) - t.stream.Pending()
-		if usage := t.event(e, now); usage && !t.passed {
-			kept, from = append(kept, text[from:begin]...), end
+		if usage := t.event(e, now); usage && !t.passed && to == 0 {
+			from, to = begin, end
 		}
 		t.passed = false
 	}
-	if t.exchange.answer.finish == "" || t.stream.Err() != nil {
+	if t.filtering = to == 0 && t.stream.Err() == nil; !t.filtering {
+		return append(text[:from], text[to:]...)
+	}
+	if t.exchange.answer.finish == "" {
 		t.passed = t.passed || end < len(text)
-		end = len(text)
+		return text
 	}
-	t.filtering = t.stream.Err() == nil
-	if from == 0 && end == len(p) && len(t.held) == 0 {
-		return true
-	}
-	t.out = append(kept, text[from:end]...)
-	t.held = append(t.held[:0], text[end:]...)
-	return false
+	t.held = append(t.held, text[end:]...)
+	return text[:end]
 }
 
 // finish notes how the answer ended, when it has.

@@ -254,10 +254,11 @@ func (item *Item) part(raw json.RawMessage) error {
 	return nil
 }
 
-// Prompt is the text that stands for the prompt, with marks where a chat template has some. That of a later turn begins with
-// that of an earlier one and its answer (see Answered).
-func (c *Conversation) Prompt() string {
+// Prompt is the text that stands for the prompt, with marks where a chat template has some, and behind it that of an answer;
+// the prompt's ends at a length. That of a later turn begins with that of an earlier one and its answer.
+func (c *Conversation) Prompt(answer *Item) (text string, length int) {
 	var b strings.Builder
+	b.Grow(c.size(answer))
 	if c.Preamble != "" {
 		b.WriteString("<|system|>\n" + c.Preamble)
 	}
@@ -267,15 +268,18 @@ func (c *Conversation) Prompt() string {
 	if n := len(c.Items); n > 0 && c.Items[n-1].Role != "" && c.Items[n-1].Role != "assistant" {
 		b.WriteString("<|assistant|>\n") // here the model begins
 	}
-	return b.String()
+	length = b.Len()
+	answer.body(&b)
+	return b.String(), length
 }
 
-// Answered is the prompt's text with an answer behind it.
-func (c *Conversation) Answered(prompt string, answer *Item) string {
-	var b strings.Builder
-	b.WriteString(prompt)
-	answer.body(&b)
-	return b.String()
+// size is about the length of a prompt's text.
+func (c *Conversation) size(answer *Item) int {
+	n := len(c.Preamble) + len(answer.Text) + len(answer.Reasoning) + 64
+	for i := range c.Items {
+		n += len(c.Items[i].Text) + len(c.Items[i].Reasoning) + 16
+	}
+	return n
 }
 
 func (item *Item) write(b *strings.Builder) {

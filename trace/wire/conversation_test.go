@@ -66,18 +66,18 @@ func TestConversationPrompt(t *testing.T) {
 	first := &Conversation{Preamble: "be kind", Items: []Item{{Role: "user", Text: "look"}}}
 	answer := Item{Role: "assistant", Text: "I do", Reasoning: "hm", Calls: []ToolCall{{0, "c1", "ls", "{}"}}}
 	second := &Conversation{Preamble: "be kind", Items: append(first.Items, answer, Item{Role: "tool", Text: "a b", Results: true})}
-	prompt := first.Prompt()
+	answered, length := first.Prompt(&answer)
+	prompt := answered[:length]
 	if want := "<|system|>\nbe kind<|user|>\nlook<|assistant|>\n"; prompt != want {
 		t.Errorf("prompt %q, want %q", prompt, want)
 	}
-	answered := first.Answered(prompt, &answer)
 	if want := prompt + "hmI do<|call|>ls\n{}"; answered != want {
 		t.Errorf("answered %q, want %q", answered, want)
 	}
-	if next := second.Prompt(); !strings.HasPrefix(next, answered) {
+	if next, _ := second.Prompt(&Item{}); !strings.HasPrefix(next, answered) {
 		t.Errorf("the next prompt %q does not begin with %q", next, answered)
 	}
-	if plain := (&Conversation{Items: []Item{{Text: "once"}}}).Prompt(); plain != "once" {
+	if plain, _ := (&Conversation{Items: []Item{{Text: "once"}}}).Prompt(&Item{}); plain != "once" {
 		t.Errorf("a plain prompt is %q", plain)
 	}
 }

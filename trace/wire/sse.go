@@ -38,7 +38,9 @@ type Stream struct {
 	// Limit bounds one event, in bytes; 0 is MaxEvent.
 	Limit int
 
-	buf    []byte
+	buf    []byte // what was fed and is not read: the caller's bytes, or those of rest
+	rest   []byte
+	owned  bool // buf is rest
 	pos    int  // start of the line to read
 	seen   int  // no line ends in buf[pos:seen]
 	begun  bool // the first line was looked at
@@ -52,13 +54,24 @@ type Stream struct {
 	taken  bool // data was returned
 }
 
-// Feed adds bytes, which the stream copies.
+// Feed adds bytes. They must stay as they are until Next is false; then the stream has copied what it still needs.
 func (s *Stream) Feed(p []byte) {
-	if s.pos > 0 {
-		n := copy(s.buf, s.buf[s.pos:])
-		s.buf, s.seen, s.pos = s.buf[:n], s.seen-s.pos, 0
+	if s.pos == len(s.buf) {
+		s.buf, s.owned, s.pos, s.seen = p, false, 0, 0
+		return
 	}
-	s.buf = append(s.buf, p...)
+	s.own()
+	s.rest = append(s.rest, p...)
+	s.buf = s.rest
+}
+
+// own copies what is left of the caller's bytes, to the beginning of the stream's own.
+func (s *Stream) own() {
+	if s.owned && s.pos == 0 {
+		return
+	}
+	s.rest = append(s.rest[:0], s.buf[s.pos:]...)
+	s.buf, s.owned, s.seen, s.pos = s.rest, true, max(0, s.seen-s.pos), 0
 }
 
 // End says that the server closed the stream in good order: Next then returns an event that lacks only its empty line.
@@ -87,6 +100,7 @@ func (s *Stream) Next() (Event, bool) {
 			s.field(line)
 			continue
 		case !ok && !s.ended:
+			s.own()
 			return Event{}, false
 		}
 		if s.filled {
