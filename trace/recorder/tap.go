@@ -90,6 +90,9 @@ func (t *tap) see(p []byte, now time.Time) {
 // event takes an event into the answer, and tells whether it is the one with usage alone.
 func (t *tap) event(e wire.Event, now time.Time) (usage bool) {
 	a := &t.exchange.answer
+	if a.complete {
+		return false // what follows is not part of it
+	}
 	if e.Done() {
 		a.complete = true
 		t.exchange.end("", now)
