@@ -3,12 +3,14 @@
 package recorder
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -151,4 +153,123 @@ func processor(t testing.TB) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkAddedLatency sends 200 requests a second for streams of 50 tokens, 10 ms apart, through the recorder and through a
+// bare reverse proxy in turns. It reports the p99 of the time to the first byte of both and the median of the differences
+// between neighbouring rounds.
+func BenchmarkAddedLatency(b *testing.B) {
+	const rate, round = 200, 3 * time.Second
+	up := httptest.NewServer(streamOf(50, 10*time.Millisecond))
+	defer up.Close()
+	p := newProxied(b, hang, func(o *Options) {
+		u, _ := url.Parse(up.URL)
+		o.Upstream, o.BlockSize, o.Emit = u, 64, func(*trace.Record) {}
+	})
+	urls := []string{p.url, bare(b, up.URL)}
+	client, body := manyConnections(), chatBody()
+	measure := func(url string) float64 {
+		var mu sync.Mutex
+		var times []float64
+		var all sync.WaitGroup
+		tick := time.NewTicker(time.Second / rate)
+		defer tick.Stop()
+		for range int(round.Seconds() * rate) {
+			<-tick.C
+			all.Go(func() {
+				took := ask(b, client, url, body)
+				mu.Lock()
+				defer mu.Unlock()
+				times = append(times, ms(took))
+			})
+		}
+		all.Wait()
+		slices.Sort(times)
+		return times[len(times)*99/100]
+	}
+	measure(urls[0])
+	measure(urls[1])
+	var recorded, plain, added []float64
+	for i := range max(b.N, 5) {
+		var p99 [2]float64
+		for k := range 2 {
+			which := (k + i) % 2
+			p99[which] = measure(urls[which])
+		}
+		recorded, plain, added = append(recorded, p99[0]), append(plain, p99[1]), append(added, p99[0]-p99[1])
+	}
+	b.ReportMetric(median(recorded), "p99-ms")
+	b.ReportMetric(median(plain), "bare-p99-ms")
+	b.ReportMetric(median(added), "added-p99-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+// heap is the memory in use after a collection, in MiB.
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
+}
+
+// BenchmarkManyRequests sends requests, each of a session of its own, and reports the memory in use after the first 10,000 and
+// at the end. Run it with -benchtime 100000x.
+func BenchmarkManyRequests(b *testing.B) {
+	up := httptest.NewServer(streamOf(5, 0))
+	defer up.Close()
+	p := newProxied(b, hang, func(o *Options) {
+		u, _ := url.Parse(up.URL)
+		o.Upstream, o.MaxSessions, o.Emit = u, 5000, func(*trace.Record) {}
+	})
+	client, n := manyConnections(), 0
+	some := func(requests int) {
+		for range requests {
+			n++
+			ask(b, client, p.url, fmt.Sprintf(`{"model":"m","stream":true,"messages":[{"role":"user","content":"task %d: %s"}]}`, n, strings.Repeat("look at it ", 30)))
+		}
+	}
+	early := min(b.N, 10_000)
+	some(early)
+	before := heap()
+	some(b.N - early)
+	b.ReportMetric(before, "early-MiB")
+	b.ReportMetric(heap(), "late-MiB")
+}
+
+// BenchmarkOpenStreams holds 2,000 streams open at a time and reports the memory that each takes in this process, of the
+// recorder, the client and the upstream together, and what is left of it when they have ended.
+func BenchmarkOpenStreams(b *testing.B) {
+	const streams = 2000
+	release := make(chan bool)
+	p := newProxied(b, func(w http.ResponseWriter, q *http.Request) {
+		begin(func(http.ResponseWriter, *http.Request) { <-release })(w, q)
+	}, func(o *Options) { o.Emit = func(*trace.Record) {} })
+	client := manyConnections()
+	defer client.CloseIdleConnections()
+	before := heap()
+	var open, all sync.WaitGroup
+	for range streams {
+		open.Add(1)
+		all.Go(func() {
+			a, err := client.Post(p.url+chatPath, "application/json", strings.NewReader(chatBody()))
+			if err != nil {
+				b.Error(err)
+				open.Done()
+				return
+			}
+			_, _ = io.ReadFull(a.Body, make([]byte, 10))
+			open.Done()
+			_, _ = io.Copy(io.Discard, a.Body)
+			a.Body.Close()
+		})
+	}
+	open.Wait()
+	b.ReportMetric((heap()-before)/streams*1024, "KiB/stream")
+	close(release)
+	all.Wait()
+	client.CloseIdleConnections()
+	time.Sleep(5 * time.Second) // until idle connections to the upstream are closed
+	b.ReportMetric(heap()-before, "left-MiB")
+	b.ReportMetric(0, "ns/op")
 }
