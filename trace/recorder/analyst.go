@@ -13,6 +13,9 @@ import (
 // maxJobs bounds the exchanges that wait for the analyst.
 const maxJobs = 4096
 
+// maxAsked is how many requests for tokens the upstream gets at a time.
+const maxAsked = 16
+
 // analyst makes the records of exchanges that have ended, off the path of clients: it reads their conversations, finds their
 // sessions and hashes their blocks. Its workers place exchanges into sessions in the order in which they ended, so that a
 // turn is placed after the one whose answer it holds.
@@ -36,10 +39,14 @@ type job struct {
 	placed chan struct{}
 }
 
-func newAnalyst(r *Recorder) *analyst {
-	a := &analyst{recorder: r, sessions: newSessions(r.options.MaxSessions), blocks: newBlocks(&r.options), jobs: make(chan job, maxJobs), last: make(chan struct{})}
+func newAnalyst(r *Recorder, b *blocks) *analyst {
+	a := &analyst{recorder: r, sessions: newSessions(r.options.MaxSessions), blocks: b, jobs: make(chan job, maxJobs), last: make(chan struct{})}
 	close(a.last)
-	for range runtime.GOMAXPROCS(0) {
+	workers := runtime.GOMAXPROCS(0)
+	if b.asker != nil {
+		workers = maxAsked
+	}
+	for range workers {
 		a.done.Go(func() {
 			for j := range a.jobs {
 				a.work(j)
@@ -103,8 +110,10 @@ func (a *analyst) work(j job) {
 	} else {
 		s = a.sessions.inferred("inferred-"+e.id, c, &e.answer, e.outcome != "")
 	}
+	at := s.next()
 	close(j.placed)
-	a.recorder.emit(e, c, s)
+	defer close(at.cut)
+	a.recorder.emit(e, c, at)
 }
 
 var errNoBody = errors.New("the request was too large to keep")

@@ -3,7 +3,10 @@ package recorder
 import (
 	"sync"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/agentsim/agentsim/trace/hash"
+	"github.com/agentsim/agentsim/trace/hash/tokenizer"
 	"github.com/agentsim/agentsim/trace/wire"
 )
 
@@ -12,15 +15,17 @@ const maxModels = 256
 
 // blocks identifies the KV blocks of prompts and answers.
 type blocks struct {
-	size int
-	key  *hash.Key // nil: as Dynamo does
+	size      int
+	key       *hash.Key            // nil: as Dynamo does
+	tokenizer *tokenizer.Tokenizer // nil without one
+	asker     *asker               // nil where the upstream is not to be asked
 
 	mu         sync.Mutex
 	estimators map[string]*hash.Estimator
 }
 
-func newBlocks(o *Options) *blocks {
-	return &blocks{size: o.BlockSize, key: o.Key, estimators: map[string]*hash.Estimator{}}
+func newBlocks(o *Options, a *asker) *blocks {
+	return &blocks{size: o.BlockSize, key: o.Key, tokenizer: o.Tokenizer, asker: a, estimators: map[string]*hash.Estimator{}}
 }
 
 // identified are the hashes of a prompt, and of the prompt with its answer: nil where that is not known.
@@ -32,11 +37,13 @@ type identified struct {
 	private bool
 }
 
-// of identifies the blocks of an exchange. Input and output are what the server counted, 0 where it did not.
-func (b *blocks) of(e *exchange, c *wire.Conversation, s *session, input, output int) identified {
+// of identifies the blocks of an exchange. Input and output are what the server counted, 0 where it did not. The best that is
+// known of the prompt's tokens counts: ids that went over the wire, those of a tokenizer, those that the upstream tells, else
+// an estimate.
+func (b *blocks) of(e *exchange, c *wire.Conversation, s *place, input, output int) identified {
 	var found identified
-	if ids := promptIDs(e, c); len(ids) > 0 {
-		found = b.exact(e, ids, input, output)
+	if prompt, answer := b.tokens(e, c, s); len(prompt) > 0 {
+		found = b.exact(e, prompt, answer, input, output)
 	} else if s == nil || c.Preamble == "" && len(c.Items) == 0 {
 		found = b.unknown(e, input)
 	} else {
@@ -49,26 +56,55 @@ func (b *blocks) of(e *exchange, c *wire.Conversation, s *session, input, output
 	return found
 }
 
-// promptIDs are the tokens of the prompt where they went over the wire.
-func promptIDs(e *exchange, c *wire.Conversation) []uint32 {
-	if c.Tokens != nil {
-		return c.Tokens
+// tokens are those of prompt and answer; nil where they are not known.
+func (b *blocks) tokens(e *exchange, c *wire.Conversation, s *place) (prompt, answer []uint32) {
+	switch {
+	case c.Tokens != nil:
+		prompt, answer = c.Tokens, e.answer.output
+	case len(e.answer.prompt) > 0:
+		prompt, answer = e.answer.prompt, e.answer.output
+	case s == nil:
+	case b.tokenizer != nil:
+		text, length := c.Prompt(e.answer.item())
+		prompt = b.tokenizer.Encode(text[:length])
+		answer = b.tokenizer.Encode(text[length:])
+	case b.asker != nil:
+		prompt, answer = b.asker.ask(e, e.answer.item())
 	}
-	return e.answer.prompt
+	return prompt, answer
 }
 
-// exact hashes token ids.
-func (b *blocks) exact(e *exchange, ids []uint32, input, output int) identified {
-	found := identified{input: len(ids), prompt: hash.Blocks(ids, b.size)}
-	if output > 0 && len(e.answer.output) == output {
-		found.answered = hash.Blocks(append(ids[:len(ids):len(ids)], e.answer.output...), b.size)
+// exact hashes token ids. Where the server counted otherwise, as its chat template has tokens that are not known here, its
+// count decides: what is too much is cut off at the end, and what lacks there is of this request alone.
+func (b *blocks) exact(e *exchange, prompt, answer []uint32, input, output int) identified {
+	if input == 0 {
+		input = len(prompt)
+	}
+	found := identified{input: input, prompt: hash.Blocks(fit(e, prompt, input), b.size)}
+	if output > 0 && len(answer) > 0 && !e.answer.cut {
+		all := append(prompt[:len(prompt):len(prompt)], answer...)
+		found.answered = hash.Blocks(fit(e, all, input+output), b.size)
 	}
 	return found
 }
 
+// fit makes a list of tokens n long.
+func fit(e *exchange, tokens []uint32, n int) []uint32 {
+	if len(tokens) >= n {
+		return tokens[:n]
+	}
+	tokens = append(make([]uint32, 0, n), tokens...)
+	own := uint32(xxh3.HashString(e.id))
+	for len(tokens) < n {
+		tokens = append(tokens, own)
+	}
+	return tokens
+}
+
 // estimate hashes the text of a conversation, cut as hash.Estimator does.
-func (b *blocks) estimate(e *exchange, c *wire.Conversation, s *session, input, output int) identified {
+func (b *blocks) estimate(e *exchange, c *wire.Conversation, s *place, input, output int) identified {
 	text, length := c.Prompt(e.answer.item())
+	<-s.after
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.prompt(b.estimator(c.Model))
@@ -91,7 +127,7 @@ const bytesPerToken = 4
 // unknown makes up blocks that are shared with nothing, as many as the request needs.
 func (b *blocks) unknown(e *exchange, input int) identified {
 	if input == 0 {
-		input = int(min(max(e.size/bytesPerToken, 1), 1<<24))
+		input = int(min(max(e.size/bytesPerToken, 1), maxTokens))
 	}
 	return identified{input: input, prompt: b.estimator("").Prompt().Blocks(e.id, input), private: true}
 }

@@ -183,14 +183,16 @@ func TestCredentialsArePassedAndNeverKept(t *testing.T) {
 	var seen http.Header
 	for _, upstream := range []http.HandlerFunc{
 		func(w http.ResponseWriter, q *http.Request) {
-			seen = q.Header.Clone()
+			if q.URL.Path == chatPath {
+				seen = q.Header.Clone()
+			}
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprintf(w, `{"error":{"message":"Incorrect API key: %s","code":"%s"}}`, secret, secret)
 		},
 		func(w http.ResponseWriter, q *http.Request) { fmt.Fprintf(w, `{"error":{"message":"key %s"}}`, secret) },
 		abort,
 	} {
-		p := newProxied(t, upstream, func(o *Options) { o.Logf, o.Upstream.User = logf, url.UserPassword("user", secret) })
+		p := newProxied(t, upstream, func(o *Options) { o.Logf, o.AskTokens = logf, true })
 		post(t, p.url+chatPath+"?key="+secret, askStream, headers...)
 		row, err := json.Marshal(p.wait(t, 1)[0])
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/hash"
+	"github.com/agentsim/agentsim/trace/hash/tokenizer"
 	"github.com/agentsim/agentsim/trace/wire"
 )
 
@@ -50,6 +51,10 @@ type Options struct {
 	// those of Dynamo, from which a short prompt can be guessed.
 	BlockSize int
 	Key       *hash.Key
+	// Tokenizer knows the tokens of prompts. Without one the upstream is asked, where AskTokens says so and it tells them
+	// (POST /tokenize of vLLM), after it has answered; else blocks are cut by hash.Estimator.
+	Tokenizer *tokenizer.Tokenizer
+	AskTokens bool
 	// MaxBody bounds a request or an answer that is read for the record, in bytes. Larger ones pass, and their record
 	// says less. MaxHeld bounds all of them together.
 	MaxBody, MaxHeld int64
@@ -77,6 +82,9 @@ func New(o Options) (*Recorder, error) {
 	if o.Upstream == nil || o.Upstream.Host == "" || o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https" {
 		return nil, fmt.Errorf("upstream %v: want http://HOST:PORT or https://HOST:PORT", o.Upstream)
 	}
+	if o.Upstream.User != nil {
+		return nil, errors.New("upstream: a name and a password in the URL are not used, credentials come from the clients")
+	}
 	if o.Emit == nil {
 		return nil, errors.New("recorder: Options.Emit says where the records go")
 	}
@@ -89,10 +97,15 @@ func New(o Options) (*Recorder, error) {
 		o.Logf = func(string, ...any) {}
 	}
 	r := &Recorder{options: o}
-	r.analyst = newAnalyst(r)
+	transport := r.transport()
+	var a *asker
+	if o.AskTokens {
+		a = newAsker(o.Upstream, transport, o.Logf)
+	}
+	r.analyst = newAnalyst(r, newBlocks(&o, a))
 	r.proxy = &httputil.ReverseProxy{
 		Rewrite:        r.rewrite,
-		Transport:      &resender{r.transport()},
+		Transport:      &resender{transport},
 		FlushInterval:  -1, // after every read
 		BufferPool:     new(buffers),
 		ModifyResponse: r.modify,

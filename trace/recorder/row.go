@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"github.com/goccy/go-json"
@@ -14,13 +13,13 @@ import (
 // maxModel bounds the name of a model, in bytes.
 const maxModel = 256
 
-// emit makes the record of an exchange: of a session, or of one that was not analysed (nil).
-func (r *Recorder) emit(e *exchange, c *wire.Conversation, s *session) {
+// emit makes the record of an exchange: at its place in a session, or of one that was not analysed (nil).
+func (r *Recorder) emit(e *exchange, c *wire.Conversation, s *place) {
 	defer r.held.Add(-e.held)
 	r.options.Emit(r.record(e, c, s))
 }
 
-func (r *Recorder) record(e *exchange, c *wire.Conversation, s *session) *trace.Record {
+func (r *Recorder) record(e *exchange, c *wire.Conversation, s *place) *trace.Record {
 	a := &e.answer
 	received := e.started.UnixMilli()
 	total := e.ended.Sub(e.started)
@@ -79,9 +78,12 @@ func model(names ...string) string {
 	return name[:min(len(name), maxModel)]
 }
 
+// maxTokens bounds what a server may count: the largest contexts hold ten million tokens.
+const maxTokens = 1 << 24
+
 // tokens is a count that a server told, 0 for none and for what is no count.
 func tokens(n *int64) int {
-	if n == nil || *n < 0 || *n > math.MaxInt32 {
+	if n == nil || *n < 0 || *n > maxTokens {
 		return 0
 	}
 	return int(*n)

@@ -35,6 +35,8 @@ type session struct {
 	// keys stand for its latest conversation, without and with the answer. failed tells that there was none.
 	keys   []chainKey
 	failed bool
+	// latest is closed when the blocks of its latest turn are cut: each turn waits for the one before.
+	latest chan struct{}
 
 	mu sync.Mutex // of what follows
 	// prompts cuts its prompts into blocks where there is no tokenizer: one for each model, of which a session has few.
@@ -104,7 +106,8 @@ func (s *sessions) find(c *wire.Conversation, chain []chainKey) *list.Element {
 
 // add remembers a new session, and forgets the one that was idle for longest when there are too many.
 func (s *sessions) add(id string) *session {
-	n := &session{id: id}
+	n := &session{id: id, latest: make(chan struct{})}
+	close(n.latest)
 	s.byID[id] = s.order.PushFront(n)
 	if s.order.Len() > s.limit {
 		oldest := s.order.Back()
@@ -156,6 +159,21 @@ func link(key chainKey, item *wire.Item) chainKey {
 
 // responseKey stands for the conversation that ends with a response of OpenAI.
 func responseKey(id string) chainKey { return xxh3.HashString128("response " + id) }
+
+// place is the place of an exchange in its session: after closes when the blocks of the turn before are cut, cut is closed when
+// its own are.
+type place struct {
+	*session
+	after <-chan struct{}
+	cut   chan struct{}
+}
+
+// next is the place of the next turn.
+func (s *session) next() *place {
+	p := &place{s, s.latest, make(chan struct{})}
+	s.latest = p.cut
+	return p
+}
 
 // prompt is the session's prompt in blocks of an estimator. The session must be locked.
 func (s *session) prompt(e *hash.Estimator) *hash.Prompt {

@@ -282,6 +282,13 @@ func (c *Conversation) size(answer *Item) int {
 	return n
 }
 
+// AnswerText is the text of an answer as it stands in a prompt.
+func AnswerText(answer *Item) string {
+	var b strings.Builder
+	answer.body(&b)
+	return b.String()
+}
+
 func (item *Item) write(b *strings.Builder) {
 	if item.Role != "" {
 		b.WriteString("<|" + item.Role + "|>\n")
