@@ -1,9 +1,7 @@
 package recorder
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 
@@ -27,9 +25,8 @@ type analyst struct {
 	jobs chan job
 	done sync.WaitGroup
 
-	mu     sync.Mutex // of what follows
-	last   chan struct{}
-	closed bool
+	mu   sync.Mutex
+	last chan struct{} // placed of the latest job
 }
 
 // job is an exchange, after closes when those before it are placed, placed when it is.
@@ -60,13 +57,12 @@ func newAnalyst(r *Recorder, b *blocks) *analyst {
 func (a *analyst) take(e *exchange) {
 	a.mu.Lock()
 	j := job{e, a.last, make(chan struct{})}
-	queued := false
-	if !a.closed {
-		select {
-		case a.jobs <- j:
-			a.last, queued = j.placed, true
-		default:
-		}
+	queued := true
+	select {
+	case a.jobs <- j:
+		a.last = j.placed
+	default:
+		queued = false
 	}
 	a.mu.Unlock()
 	if !queued {
@@ -75,25 +71,10 @@ func (a *analyst) take(e *exchange) {
 	}
 }
 
-// close waits for the records of what was taken.
-func (a *analyst) close(ctx context.Context) error {
-	a.mu.Lock()
-	if !a.closed {
-		a.closed = true
-		close(a.jobs)
-	}
-	a.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		a.done.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("recording: stopped with %d requests and more not recorded: %w", len(a.jobs), ctx.Err())
-	}
+// close waits for the records of what was taken. Nothing may be taken any more.
+func (a *analyst) close() {
+	close(a.jobs)
+	a.done.Wait()
 }
 
 // work makes the record of an exchange.

@@ -73,6 +73,7 @@ type Recorder struct {
 	proxy   *httputil.ReverseProxy
 	serial  atomic.Int64
 	held    atomic.Int64 // bytes of requests and answers in memory
+	serving sync.WaitGroup
 
 	analyst *analyst
 }
@@ -150,6 +151,8 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		r.proxy.ServeHTTP(w, q)
 		return
 	}
+	r.serving.Add(1)
+	defer r.serving.Done()
 	e := r.begin(q, dialect)
 	defer r.end(e) // however it ends: a client that has gone is a panic of the proxy
 	ctx, cancel := context.WithCancelCause(context.WithValue(q.Context(), exchangeKey{}, e))
@@ -182,8 +185,21 @@ func dialectOf(q *http.Request) (wire.Dialect, bool) {
 	return 0, false
 }
 
-// Close waits until the records of all requests that have ended are emitted. No request may be served any more.
-func (r *Recorder) Close(ctx context.Context) error { return r.analyst.close(ctx) }
+// Close waits until the records of all requests are emitted, within the context. No more may come: the server is shut down.
+func (r *Recorder) Close(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		r.serving.Wait()
+		r.analyst.close()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("recording: stopped before all requests were recorded: %w", ctx.Err())
+	}
+}
 
 // buffers are those that answers are copied through. Events are small, and there is one for each open stream.
 type buffers struct{ pool sync.Pool }

@@ -1,10 +1,17 @@
 package cli_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,6 +51,7 @@ func TestMain(m *testing.M) {
 //	json FILE PATH VALUE            compare one value of a JSON file, such as runs.0.requests.total 5
 //	same FILE FILE PATH...          compare values of two JSON files
 //	gunzip FILE                     decompress a file to stdout
+//	certificate CERT KEY            make a certificate for 127.0.0.1 and its key
 //	geturl VARIABLE URLFILE         set a variable to the URL that a server of the script wrote
 //	http STATUS URLFILE PATH [BODY] [NAME:VALUE]...
 //	                                wait for a server that writes its URL to a file, and send a request with headers; the
@@ -61,6 +69,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "refuses": refuses, "json": jsonValue, "same": same, "http": httpRequest, "geturl": getURL, "gunzip": gunzip,
+			"certificate": certificate,
 		},
 	})
 }
@@ -74,6 +83,23 @@ func gunzip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	_, err = io.Copy(ts.Stdout(), r)
 	ts.Check(err)
+}
+
+// certificate makes a certificate for servers on this machine, which vouches for itself.
+func certificate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: certificate CERT KEY")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
+	ts.Check(err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 }
 
 // getURL sets a variable to the URL that a server of the script wrote into a file.

@@ -111,7 +111,7 @@ func (s *serve) run(ctx context.Context, g *Global) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	listener, err := s.bind()
+	listener, err := bind(s.listen, s.remote)
 	if err != nil {
 		return err
 	}
@@ -151,18 +151,18 @@ func (s *serve) plan() (*sim.Plan, error) {
 	return plan, nil
 }
 
-// bind listens. The simulation trusts its clients, so other machines are kept out unless they are asked for.
-func (s *serve) bind() (net.Listener, error) {
-	host, _, err := net.SplitHostPort(s.listen)
+// bind listens for clients, who are trusted: other machines are kept out unless they are asked for.
+func bind(address string, remote bool) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, usagef("--listen %s: want HOST:PORT", s.listen)
+		return nil, usagef("--listen %s: want HOST:PORT", address)
 	}
-	if !isLoopback(host) && !s.remote {
-		return nil, usagef("--listen %s: other machines may reach that address; say --allow-remote if they should", s.listen)
+	if !isLoopback(host) && !remote {
+		return nil, usagef("--listen %s: other machines may reach that address; say --allow-remote if they should", address)
 	}
-	listener, err := net.Listen("tcp", s.listen)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", s.listen, err)
+		return nil, fmt.Errorf("listening on %s: %w", address, err)
 	}
 	return listener, nil
 }
