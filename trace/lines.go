@@ -1,10 +1,12 @@
 package trace
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -14,27 +16,39 @@ const temporary = ".tmp"
 
 // LineWriter writes lines to a gzip file, one member per flush with whole lines, so that of a torn file all members
 // before the tear can be read. The file has a temporary name until Close.
+//
+// An error of Write or Flush leaves it as it was, without the line that Write was given: either can be called again when
+// the disk has room, and nothing is written twice.
 type LineWriter struct {
-	path  string
-	flush int
-	file  *os.File // nil until something is flushed
-	gz    *gzip.Writer
-	batch []byte // whole lines that are not flushed yet
+	name   string // in errors
+	create func() (*os.File, error)
+	flush  int
+	file   *os.File // nil until something is flushed
+	stored int64    // bytes of whole gzip members in the file
+	gz     *gzip.Writer
+	member bytes.Buffer
+	batch  []byte // whole lines that are not flushed yet
 }
 
 // NewLineWriter returns a writer of the file at path, whose gzip members hold flushBytes of text or a little more; 0 is
 // DefaultFlushBytes. The file is made when lines come.
 func NewLineWriter(path string, flushBytes int) *LineWriter {
-	return &LineWriter{path: path, flush: cmp.Or(flushBytes, DefaultFlushBytes)}
+	create := func() (*os.File, error) { return os.Create(path + temporary) }
+	return &LineWriter{name: path, create: create, flush: cmp.Or(flushBytes, DefaultFlushBytes)}
 }
 
 // Write adds a line, without its end. Lines reach the file when enough have gathered, or on Flush or Close.
 func (w *LineWriter) Write(line []byte) error {
+	before := len(w.batch)
 	w.batch = append(append(w.batch, line...), '\n')
-	if len(w.batch) >= w.flush {
-		return w.Flush()
+	if len(w.batch) < w.flush {
+		return nil
 	}
-	return nil
+	err := w.Flush()
+	if err != nil {
+		w.batch = w.batch[:before]
+	}
+	return err
 }
 
 // Flush writes what has gathered as one gzip member.
@@ -43,21 +57,29 @@ func (w *LineWriter) Flush() error {
 		return nil
 	}
 	if w.file == nil {
-		f, err := os.Create(w.path + temporary)
+		file, err := w.create()
 		if err != nil {
-			return fmt.Errorf("writing %s: %w", w.path, err)
+			return fmt.Errorf("writing %s: %w", w.name, err)
 		}
-		w.file = f
+		w.file = file
 	}
+	w.member.Reset()
 	if w.gz == nil {
-		w.gz = gzip.NewWriter(w.file)
+		w.gz = gzip.NewWriter(&w.member)
 	} else {
-		w.gz.Reset(w.file)
+		w.gz.Reset(&w.member)
 	}
 	_, err := w.gz.Write(w.batch)
-	if err = errors.Join(err, w.gz.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", w.path, err)
+	if err = errors.Join(err, w.gz.Close()); err == nil {
+		_, err = w.file.WriteAt(w.member.Bytes(), w.stored)
 	}
+	if err != nil {
+		// Lines of a torn member would be read, and read again once the batch is written. Where this fails too, the
+		// next attempt writes over them.
+		_ = w.file.Truncate(w.stored)
+		return fmt.Errorf("writing %s: %w", w.name, err)
+	}
+	w.stored += int64(w.member.Len())
 	w.batch = w.batch[:0]
 	return nil
 }
@@ -67,14 +89,15 @@ func (w *LineWriter) Close() error {
 	if err := w.Flush(); err != nil || w.file == nil {
 		return err
 	}
-	err := w.file.Close()
-	if err == nil {
-		err = os.Rename(w.file.Name(), w.path)
+	file := w.file
+	w.file, w.stored = nil, 0
+	err := file.Close()
+	if name, ok := strings.CutSuffix(file.Name(), temporary); err == nil && ok {
+		err = os.Rename(file.Name(), name)
 	}
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", w.path, err)
+		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
-	w.file = nil
 	return nil
 }
 
@@ -83,7 +106,6 @@ func (w *LineWriter) Discard() {
 	if w.file != nil {
 		w.file.Close()
 		os.Remove(w.file.Name())
-		w.file = nil
 	}
-	w.batch = nil
+	w.file, w.stored, w.batch = nil, 0, nil
 }

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/goccy/go-json"
-	"github.com/klauspost/compress/gzip"
 )
 
 // Sizes of Dynamo's jsonl_gz sink, in uncompressed bytes.
@@ -61,14 +59,10 @@ type Writer struct {
 	prefix  string
 	options WriterOptions
 	index   int
-	file    *os.File // nil between segments
-	stored  int64    // bytes of whole gzip members in the file
-	gz      *gzip.Writer
-	member  bytes.Buffer
-	batch   []byte // whole lines that are not flushed yet
-	pending int    // records in batch
-	size    int    // uncompressed bytes of the segment, batch included
-	lines   int    // lines of the segment, batch included
+	segment *LineWriter
+	pending int    // records that are not flushed yet
+	size    int    // uncompressed bytes of the segment, what is not flushed included
+	lines   int    // lines of the segment, likewise
 	first   *int64 // event time of the first record
 }
 
@@ -77,7 +71,8 @@ type Writer struct {
 func NewWriter(prefix string, options WriterOptions) (*Writer, error) {
 	w := &Writer{prefix: segmentPrefix(prefix), options: options}
 	w.options.RollBytes = cmp.Or(options.RollBytes, DefaultRollBytes)
-	w.options.FlushBytes = cmp.Or(options.FlushBytes, DefaultFlushBytes)
+	w.segment = NewLineWriter(w.prefix, options.FlushBytes)
+	w.segment.create = w.create
 	existing, err := w.existing()
 	if err != nil {
 		return nil, err
@@ -134,46 +129,39 @@ func (w *Writer) Write(r *Record) error {
 	if err != nil {
 		return fmt.Errorf("writing trace %s: %s %w: %w", w.prefix, r.EventType, ErrRecord, err)
 	}
-	pending := w.pending
-	if r.Lost == nil {
-		w.pending++
-	}
-	if err := w.add(append(row, '\n')); err != nil {
-		w.pending = pending
+	if err := w.add(row); err != nil {
 		return err
 	}
 	w.first = first
+	if r.Lost == nil {
+		w.pending++
+	}
+	w.settle()
 	return nil
 }
 
 // add puts a line into the segment that has room for it.
 func (w *Writer) add(row []byte) error {
-	full := w.size+len(row) > w.options.RollBytes || w.options.RollLines > 0 && w.lines >= w.options.RollLines
+	size := len(row) + 1
+	full := w.size+size > w.options.RollBytes || w.options.RollLines > 0 && w.lines >= w.options.RollLines
 	if w.lines > 0 && full {
 		if err := w.finish(); err != nil {
 			return err
 		}
 	}
-	w.take(row, 1)
-	if len(w.batch) < w.options.FlushBytes {
-		return nil
+	if err := w.segment.Write(row); err != nil {
+		return err
 	}
-	err := w.Flush()
-	if err != nil {
-		w.take(row, -1)
-	}
-	return err
+	w.lines++
+	w.size += size
+	return nil
 }
 
-// take adds a line to the batch, or takes the last one back (n is -1).
-func (w *Writer) take(row []byte, n int) {
-	if n > 0 {
-		w.batch = append(w.batch, row...)
-	} else {
-		w.batch = w.batch[:len(w.batch)-len(row)]
+// settle notes whether all records have reached the file.
+func (w *Writer) settle() {
+	if len(w.segment.batch) == 0 {
+		w.pending = 0
 	}
-	w.lines += n
-	w.size += n * len(row)
 }
 
 // Pending is the number of records that have not reached the file, those aside that tell of lost rows.
@@ -181,64 +169,38 @@ func (w *Writer) Pending() int { return w.pending }
 
 // Flush writes what has gathered as one gzip member.
 func (w *Writer) Flush() error {
-	if len(w.batch) == 0 {
-		return nil
-	}
-	if w.file == nil {
-		if err := w.create(); err != nil {
-			return fmt.Errorf("writing trace: %w", err)
-		}
-	}
-	w.member.Reset()
-	if w.gz == nil {
-		w.gz = gzip.NewWriter(&w.member)
-	} else {
-		w.gz.Reset(&w.member)
-	}
-	_, err := w.gz.Write(w.batch)
-	if err = errors.Join(err, w.gz.Close()); err == nil {
-		_, err = w.file.WriteAt(w.member.Bytes(), w.stored)
-	}
-	if err != nil {
-		// Lines of a torn member would be read, and read again once the batch is written. Where this fails too, the
-		// next attempt writes over them.
-		_ = w.file.Truncate(w.stored)
-		return fmt.Errorf("writing trace: %w", err)
-	}
-	w.stored += int64(w.member.Len())
-	w.batch, w.pending = w.batch[:0], 0
-	return nil
+	err := w.segment.Flush()
+	w.settle()
+	return err
 }
 
 // create makes the file of a segment. A live one takes the next index that nobody has, since another process may write
 // segments of the same prefix.
-func (w *Writer) create() (err error) {
+func (w *Writer) create() (*os.File, error) {
 	if !w.options.Live {
-		w.file, err = os.Create(w.name(w.index) + temporary)
-		return err
+		return os.Create(w.name(w.index) + temporary)
 	}
 	for {
-		w.file, err = os.OpenFile(w.name(w.index), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		file, err := os.OpenFile(w.name(w.index), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if !errors.Is(err, fs.ErrExist) {
-			return err
+			return file, err
 		}
 		w.index++
 	}
 }
 
-// finish flushes the segment and gives it its name.
+// finish completes the segment.
 func (w *Writer) finish() error {
-	if err := w.Flush(); err != nil || w.file == nil {
+	if w.lines == 0 {
+		return nil
+	}
+	if err := w.segment.Flush(); err != nil {
 		return err
 	}
-	err := w.file.Close()
-	name := w.file.Name()
-	w.file, w.stored, w.size, w.lines = nil, 0, 0, 0
-	if err == nil && !w.options.Live {
-		err = os.Rename(name, strings.TrimSuffix(name, temporary))
-	}
-	if err != nil {
-		return fmt.Errorf("writing trace: %w", err)
+	w.settle()
+	w.size, w.lines = 0, 0
+	if err := w.segment.Close(); err != nil {
+		return err
 	}
 	w.index++
 	return nil
@@ -260,9 +222,6 @@ func (w *Writer) Close() error {
 
 // Discard removes the segment that is not complete. Complete ones stay.
 func (w *Writer) Discard() {
-	if w.file != nil {
-		w.file.Close()
-		os.Remove(w.file.Name())
-		w.file, w.batch, w.pending = nil, nil, 0
-	}
+	w.segment.Discard()
+	w.pending, w.size, w.lines = 0, 0, 0
 }

@@ -267,19 +267,19 @@ func TestWriterGoesOnAfterFailures(t *testing.T) {
 	refused := 0
 	for i := range 200 {
 		id := strconv.Itoa(i)
-		sound := w.file
+		sound := w.segment.file
 		if i%20 >= 10 && sound != nil { // the disk fails: half a member arrives
-			if _, err := sound.WriteAt([]byte("\x1f\x8b\x08torn"), w.stored); err != nil {
+			if _, err := sound.WriteAt([]byte("\x1f\x8b\x08torn"), w.segment.stored); err != nil {
 				t.Fatal(err)
 			}
-			if w.file, err = os.Open(sound.Name()); err != nil {
+			if w.segment.file, err = os.Open(sound.Name()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		err := w.Write(request(id, int64(i)))
-		if w.file != sound && sound != nil {
-			w.file.Close()
-			w.file = sound
+		if w.segment.file != sound && sound != nil {
+			w.segment.file.Close()
+			w.segment.file = sound
 		}
 		if err == nil {
 			want = append(want, id)

@@ -158,7 +158,7 @@ func TestEventsInATrace(t *testing.T) {
 	for _, span := range capture(t, rows).Sessions[0].Tools {
 		got = append(got, span.ID+" "+span.Status+" "+(span.End-span.Start).String())
 	}
-	if want := []string{"tc-1 succeeded 400ms", "tc-2 cancelled 400ms"}; !cmp.Equal(got, want) {
+	if want := []string{"tc-1 succeeded 400.5ms", "tc-2 cancelled 400.5ms"}; !cmp.Equal(got, want) {
 		t.Errorf("tools %q, want %q", got, want)
 	}
 }
