@@ -243,3 +243,30 @@ func TestNewSinkErrors(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkSink offers rows as fast as they are written: what one row costs in all, and what Offer makes its caller wait.
+func BenchmarkSink(b *testing.B) {
+	s, err := NewSink(SinkOptions{Prefix: filepath.Join(b.TempDir(), "run")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := row(0)
+	r.Request.Replay = &trace.Replay{BlockSize: 16, InputLength: ptr(int64(16000)), Hashes: make(trace.Hashes, 1000)}
+	for i := range r.Request.Replay.Hashes {
+		r.Request.Replay.Hashes[i] = uint64(i) * 0x9e3779b97f4a7c15
+	}
+	var waited time.Duration
+	b.ReportAllocs()
+	for b.Loop() {
+		for len(s.queue) > cap(s.queue)/2 {
+			time.Sleep(50 * time.Microsecond)
+		}
+		start := time.Now()
+		s.Offer(r)
+		waited += time.Since(start)
+	}
+	if err := s.Close(context.Background()); err != nil || s.Lost() > 0 {
+		b.Fatal(err, s.Lost())
+	}
+	b.ReportMetric(float64(waited.Nanoseconds())/float64(b.N), "ns-waited/op")
+}
