@@ -13,11 +13,12 @@ var likelyPrompts = []string{
 // oneToken is the number of token ids of which each alone is tried as a prompt, more than any vocabulary has.
 const oneToken = 1 << 18
 
-// guess tries likely prompts, hashed as anybody can without the key, on the hashes of the result.
+// guess tries likely prompts, hashed as anybody can without the key, on the hashes of the result: as one token, byte by
+// byte, and as the estimate cuts a text for whose model there is no tokenizer.
 func (v *verifier) guess() {
-	try := func(tokens []uint32, size int, what string) {
+	try := func(hashes []uint64, what string) {
 		v.proof.Guesses++
-		for _, h := range hash.Blocks(tokens, size) {
+		for _, h := range hashes {
 			if _, there := v.hashes.from[h]; there {
 				v.proof.fail("block hash %d of the result is that of %s, hashed without a key", h, what)
 			}
@@ -27,7 +28,7 @@ func (v *verifier) guess() {
 		return
 	}
 	for id := range uint32(oneToken) {
-		try([]uint32{id}, 1, "a prompt of one token")
+		try(hash.Blocks([]uint32{id}, 1), "a prompt of one token")
 	}
 	for _, size := range []int{1, 4, 16, 32, 64, 128, 256, 512} {
 		for _, prompt := range likelyPrompts {
@@ -35,7 +36,8 @@ func (v *verifier) guess() {
 			for i := range tokens {
 				tokens[i] = uint32(prompt[i])
 			}
-			try(tokens, size, "the prompt "+prompt)
+			try(hash.Blocks(tokens, size), "the bytes of the prompt "+prompt)
+			try(hash.NewEstimator(size).Prompt().Blocks(prompt, 0), "the text of the prompt "+prompt)
 		}
 	}
 }

@@ -67,7 +67,9 @@ type pseudonyms struct {
 	ids, text stdhash.Hash
 	sum       []byte
 	blocks    *hash.Key
-	recent    [1 << 12]struct{ from, to uint64 } // of block hashes: prompts of one session begin alike
+	recent    [1 << 14]keyedHash // prompts of one session begin alike
+	fresh     []uint64           // hashes that are not among them
+	where     []int
 }
 
 func newPseudonyms(k Key) *pseudonyms {
@@ -87,16 +89,27 @@ func (p *pseudonyms) id(name string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// hash returns the keyed value of a block hash or a worker's id, the same that a recorder with this key writes.
-func (p *pseudonyms) hash(h uint64) uint64 {
-	slot := &p.recent[h%uint64(len(p.recent))]
-	if slot.from != h || slot.to == 0 {
-		keyed := []uint64{h}
-		p.blocks.Apply(keyed)
-		slot.from, slot.to = h, keyed[0]
+// keyed replaces block hashes, or ids of workers, by the keyed values that a recorder with this key writes.
+func (p *pseudonyms) keyed(hashes []uint64) {
+	p.fresh, p.where = p.fresh[:0], p.where[:0]
+	for i, h := range hashes {
+		if slot := p.slot(h); slot.from == h && slot.to != 0 {
+			hashes[i] = slot.to
+			continue
+		}
+		p.fresh, p.where = append(p.fresh, h), append(p.where, i)
 	}
-	return slot.to
+	p.blocks.Apply(p.fresh)
+	for k, i := range p.where {
+		*p.slot(hashes[i]) = keyedHash{hashes[i], p.fresh[k]}
+		hashes[i] = p.fresh[k]
+	}
 }
+
+// slot is where the keyed value of a hash is kept until another one takes the place.
+func (p *pseudonyms) slot(h uint64) *keyedHash { return &p.recent[h%uint64(len(p.recent))] }
+
+type keyedHash struct{ from, to uint64 }
 
 // What stands for text: letters and spaces in which no language is written, as no word has a vowel.
 const (

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestKeyIsNotPrinted(t *testing.T) {
 // What a key makes stays the same from version to version: who keeps a key keeps his pseudonyms.
 func TestPseudonymsGolden(t *testing.T) {
 	p := newPseudonyms(testKey(t))
-	got := fmt.Sprint(p.id("job7:root"), " ", p.hash(14643705804678351452), " ", p.hash(1), " ", string(p.appendFiller(nil, []byte("please fix the bug"))))
+	got := fmt.Sprint(p.id("job7:root"), " ", keyed(p, 14643705804678351452), " ", keyed(p, 1), " ", string(p.appendFiller(nil, []byte("please fix the bug"))))
 	want := goldenPseudonyms
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -76,7 +77,7 @@ func TestPseudonymsDependOnTheKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := newPseudonyms(testKey(t)), newPseudonyms(other)
-	if a.id("x") == b.id("x") || a.hash(1) == b.hash(1) || testKey(t).shift() == other.shift() ||
+	if a.id("x") == b.id("x") || keyed(a, 1) == keyed(b, 1) || testKey(t).shift() == other.shift() ||
 		string(a.appendFiller(nil, make([]byte, 40))) == string(b.appendFiller(nil, make([]byte, 40))) {
 		t.Error("two keys give the same pseudonym")
 	}
@@ -110,15 +111,28 @@ func TestFillerSharesWhatTextsShare(t *testing.T) {
 	})
 }
 
-// The cache of hashes changes nothing: the slow twin has none.
-func TestHashesAreCached(t *testing.T) {
+// keyed returns the keyed value of one hash.
+func keyed(p *pseudonyms, h uint64) uint64 {
+	hashes := []uint64{h}
+	p.keyed(hashes)
+	return hashes[0]
+}
+
+// Remembering hashes changes nothing: the slow twin remembers none.
+func TestHashesAreRemembered(t *testing.T) {
 	k := testKey(t)
 	p := newPseudonyms(k)
 	rapid.Check(t, func(t *rapid.T) {
 		// Few enough to meet again, and some that share a slot.
-		h := rapid.Uint64Range(0, 3).Draw(t, "slot")*uint64(len(p.recent)) + rapid.Uint64Range(0, 2).Draw(t, "hash")
-		if got, want := p.hash(h), newPseudonyms(k).hash(h); got != want {
-			t.Fatalf("hash(%d) = %d, want %d", h, got, want)
+		chain := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) uint64 {
+			return rapid.Uint64Range(0, 3).Draw(t, "turn")*uint64(len(p.recent)) + rapid.Uint64Range(0, 2).Draw(t, "slot")
+		}), 0, 20).Draw(t, "chain")
+		got := slices.Clone(chain)
+		p.keyed(got)
+		for i, h := range chain {
+			if want := keyed(newPseudonyms(k), h); got[i] != want {
+				t.Fatalf("hash %d became %d, want %d", h, got[i], want)
+			}
 		}
 	})
 }

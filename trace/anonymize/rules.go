@@ -32,6 +32,7 @@ type rewriter struct {
 	out    []byte
 	path   []string
 	names  *pseudonyms
+	chain  []uint64 // of the row
 	opts   Options
 	shift  time.Duration
 	report Report
@@ -277,16 +278,24 @@ func isName(s []byte) bool {
 	return true
 }
 
-// text replaces a string by filler of the same length.
-func text(r *rewriter) outcome {
-	s, ok := r.str()
-	if !ok {
-		return r.drop()
+// filler replaces a string by filler of the same length, with something before and after it.
+func filler(before, after string) rule {
+	return func(r *rewriter) outcome {
+		s, ok := r.str()
+		if !ok {
+			return r.drop()
+		}
+		r.report.TextBytes += int64(len(s))
+		r.out = append(r.names.appendFiller(append(r.out, before...), s), after...)
+		return kept
 	}
-	r.report.TextBytes += int64(len(s))
-	r.out = append(r.names.appendFiller(append(r.out, '"'), s), '"')
-	return kept
 }
+
+var (
+	text = filler(`"`, `"`)
+	// quotedArguments is arguments where they are JSON in a string.
+	quotedArguments = filler(`"{\"text\":\"`, `\"}"`)
+)
 
 // arguments replaces the JSON that a tool was called with by an object that is about as long.
 func arguments(r *rewriter) outcome {
@@ -296,32 +305,22 @@ func arguments(r *rewriter) outcome {
 	return kept
 }
 
-// quotedArguments is arguments where they are JSON in a string.
-func quotedArguments(r *rewriter) outcome {
-	s, ok := r.str()
-	if !ok {
-		return r.drop()
-	}
-	r.report.TextBytes += int64(len(s))
-	r.out = append(r.names.appendFiller(append(r.out, `"{\"text\":\"`...), s), `\"}"`...)
-	return kept
-}
-
 // hashes replaces an array of block hashes by their keyed values.
 func hashes(r *rewriter) outcome {
 	mark := r.at
-	values, err := trace.AppendHashes(nil, r.value())
-	if err != nil {
+	values, err := trace.AppendHashes(r.chain[:0], r.value())
+	if r.chain = values; err != nil {
 		r.at = mark
 		return r.drop()
 	}
 	r.report.Hashes += int64(len(values))
+	r.names.keyed(values)
 	r.out = append(r.out, '[')
 	for i, h := range values {
 		if i > 0 {
 			r.out = append(r.out, ',')
 		}
-		r.out = strconv.AppendUint(r.out, r.names.hash(h), 10)
+		r.out = strconv.AppendUint(r.out, h, 10)
 	}
 	r.out = append(r.out, ']')
 	return kept
@@ -335,7 +334,9 @@ func worker(r *rewriter) outcome {
 		r.at = mark
 		return r.drop()
 	}
-	r.out = strconv.AppendUint(r.out, r.names.hash(n), 10)
+	r.chain = append(r.chain[:0], n)
+	r.names.keyed(r.chain)
+	r.out = strconv.AppendUint(r.out, r.chain[0], 10)
 	return kept
 }
 

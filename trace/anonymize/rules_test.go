@@ -21,7 +21,7 @@ func expected(p *pseudonyms, template string) string {
 			return p.id(of)
 		case "hash":
 			n, _ := strconv.ParseUint(of, 10, 64)
-			return strconv.FormatUint(p.hash(n), 10)
+			return strconv.FormatUint(keyed(p, n), 10)
 		}
 		return string(p.appendFiller(nil, []byte(of)))
 	})

@@ -270,7 +270,7 @@ func isFiller(s string) bool {
 	if inner, ok := strings.CutPrefix(s, `{"text":"`); ok {
 		s = strings.TrimSuffix(inner, `"}`)
 	}
-	return strings.Trim(s, fillerLetters) == ""
+	return !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(fillerLetters, r) })
 }
 
 func isTime(s string) bool {
