@@ -64,6 +64,10 @@ proto:
 demo: build
 	$(BIN) predict --profile mini-swe-agent --programs 192 --concurrency 16,32,64 --model llama-3.3-70b --tp 4 --workers 2 --router round-robin,kv,thunderagent
 
+## demo-record: agents work through the recording proxy, against a stand-in server; their trace is then predicted on other deployments
+demo-record: build
+	bench/demo-record.sh $(BIN)
+
 ## closing-loop: predict, then replay against the same deployment served on the wall clock: both must tell the same; wants a quiet machine
 closing-loop:
 	CLOSING_LOOP=1 go test ./replay -run '^TestClosingLoop$$' -count=1 -v -timeout 15m
@@ -75,5 +79,5 @@ interop:
 	interop/run.sh tokenizers
 	interop/run.sh pyzmq
 
-.PHONY: help build test lint bench accuracy profiles shapes fuzz proto demo closing-loop interop
+.PHONY: help build test lint bench accuracy profiles shapes fuzz proto demo demo-record closing-loop interop
 .DEFAULT_GOAL := help

@@ -39,7 +39,7 @@ type job struct {
 func newAnalyst(r *Recorder, b *blocks) *analyst {
 	a := &analyst{recorder: r, sessions: newSessions(r.options.MaxSessions), blocks: b, jobs: make(chan job, maxJobs), last: make(chan struct{})}
 	close(a.last)
-	workers := runtime.GOMAXPROCS(0)
+	workers := max(1, runtime.GOMAXPROCS(0)/2) // the other half serves
 	if b.asker != nil {
 		workers = maxAsked
 	}
