@@ -41,6 +41,9 @@ type identified struct {
 // known of the prompt's tokens counts: ids that went over the wire, those of a tokenizer, those that the upstream tells, else
 // an estimate.
 func (b *blocks) of(e *exchange, c *wire.Conversation, s *place, input, output int) identified {
+	if c.Answers > 1 {
+		output = 0 // of several answers, each with blocks of its own
+	}
 	var found identified
 	if prompt, answer := b.tokens(e, c, s); len(prompt) > 0 {
 		found = b.exact(e, prompt, answer, input, output)
@@ -115,7 +118,7 @@ func (b *blocks) estimate(e *exchange, c *wire.Conversation, s *place, input, ou
 	if input == 0 {
 		found.input = len(found.prompt) * b.size // a little too many
 	}
-	if input > 0 && output > 0 && !e.answer.cut && c.Answers == 1 {
+	if input > 0 && output > 0 && !e.answer.cut {
 		found.answered = p.Blocks(text, input+output)
 	}
 	return found

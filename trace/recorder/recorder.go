@@ -119,13 +119,14 @@ func New(o Options) (*Recorder, error) {
 // transport speaks HTTP/1.1, as servers of models do: in HTTP/2 one slow reader would hold up all streams of a connection.
 func (r *Recorder) transport() *http.Transport {
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSClientConfig:     r.options.TLS,
-		TLSHandshakeTimeout: 10 * time.Second,
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 4096,
-		IdleConnTimeout:     4 * time.Second, // uvicorn closes after 5
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSClientConfig:        r.options.TLS,
+		TLSHandshakeTimeout:    10 * time.Second,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    4096,
+		IdleConnTimeout:        4 * time.Second, // uvicorn closes after 5
+		MaxResponseHeaderBytes: 1 << 20,
 	}
 }
 
@@ -157,13 +158,13 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	defer r.end(e) // however it ends: a client that has gone is a panic of the proxy
 	ctx, cancel := context.WithCancelCause(context.WithValue(q.Context(), exchangeKey{}, e))
 	defer cancel(nil)
-	e.idle = time.AfterFunc(r.options.IdleTimeout, func() { cancel(errIdle) })
-	defer e.idle.Stop()
 	q = q.WithContext(ctx)
 	if err := r.readBody(w, q, e); err != nil {
 		r.fail(w, q, err)
 		return
 	}
+	e.idle = time.AfterFunc(r.options.IdleTimeout, func() { cancel(errIdle) })
+	defer e.idle.Stop()
 	r.proxy.ServeHTTP(w, q)
 }
 

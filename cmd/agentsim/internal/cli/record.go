@@ -157,8 +157,8 @@ func (r *record) run(ctx context.Context, g *Global) error {
 	mux := http.NewServeMux()
 	mux.Handle(toolevent.Path, toolevent.Handler(now.emit))
 	mux.Handle("/", now.proxy)
-	server := &http.Server{Handler: mux, TLSConfig: serverTLS, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: r.keepAlive,
-		MaxHeaderBytes: 64 << 10, ErrorLog: logger}
+	server := newServer(mux, r.keepAlive, logger)
+	server.TLSConfig = serverTLS
 	err = r.serve(ctx, g, now, server, listener, tools)
 	if err != nil {
 		return err

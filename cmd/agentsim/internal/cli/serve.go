@@ -173,10 +173,14 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// newServer bounds what clients may send before a handler sees it.
+func newServer(handler http.Handler, keepAlive time.Duration, logger *log.Logger) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: keepAlive, MaxHeaderBytes: 64 << 10, ErrorLog: logger}
+}
+
 // serve answers until the context ends.
 func (s *serve) serve(ctx context.Context, g *Global, sv *server.Server, plan *sim.Plan, listener net.Listener) error {
-	httpServer := &http.Server{Handler: sv, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: s.keepAlive, MaxHeaderBytes: 64 << 10,
-		ErrorLog: log.New(g.Stderr, "agentsim: ", 0)}
+	httpServer := newServer(sv, s.keepAlive, log.New(g.Stderr, "agentsim: ", 0))
 	httpServer.Protocols = new(http.Protocols)
 	httpServer.Protocols.SetHTTP1(true)
 	httpServer.Protocols.SetUnencryptedHTTP2(true) // for clients that know beforehand
