@@ -89,15 +89,17 @@ func (w *LineWriter) Close() error {
 	if err := w.Flush(); err != nil || w.file == nil {
 		return err
 	}
-	file := w.file
-	w.file, w.stored = nil, 0
-	err := file.Close()
-	if name, ok := strings.CutSuffix(file.Name(), temporary); err == nil && ok {
-		err = os.Rename(file.Name(), name)
+	err := w.file.Close()
+	if errors.Is(err, os.ErrClosed) { // it could not be renamed before
+		err = nil
+	}
+	if name, ok := strings.CutSuffix(w.file.Name(), temporary); err == nil && ok {
+		err = os.Rename(w.file.Name(), name)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
+	w.file, w.stored = nil, 0
 	return nil
 }
 
