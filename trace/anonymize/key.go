@@ -4,12 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	stdhash "hash"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/agentsim/agentsim/trace/hash"
@@ -19,30 +16,8 @@ import (
 // guesses, who has not cannot. One key gives one name one pseudonym, in all files and all runs.
 type Key struct{ secret [32]byte }
 
-// NewKey makes a key of random bytes.
-func NewKey(random io.Reader) (Key, error) {
-	var k Key
-	if _, err := io.ReadFull(random, k.secret[:]); err != nil {
-		return k, fmt.Errorf("making a key: %w", err)
-	}
-	return k, nil
-}
-
-// ParseKey reads what Text wrote. The text never appears in its errors.
-func ParseKey(text []byte) (Key, error) {
-	var k Key
-	digits := strings.TrimSpace(string(text))
-	if len(digits) != hex.EncodedLen(len(k.secret)) {
-		return k, fmt.Errorf("a key is %d hexadecimal digits, this is %d bytes", hex.EncodedLen(len(k.secret)), len(digits))
-	}
-	if _, err := hex.Decode(k.secret[:], []byte(digits)); err != nil {
-		return Key{}, errors.New("a key has hexadecimal digits only")
-	}
-	return k, nil
-}
-
-// Text returns the key as a line of hexadecimal digits, for a file that is to be kept secret.
-func (k Key) Text() []byte { return []byte(hex.EncodeToString(k.secret[:]) + "\n") }
+// NewKey returns the key of a secret.
+func NewKey(secret [32]byte) Key { return Key{secret} }
 
 // Format keeps the secret out of whatever prints a Key.
 func (Key) Format(s fmt.State, _ rune) { io.WriteString(s, "(secret key)") }

@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +55,7 @@ result is not safe or not the same work, and why; 130 interrupted.`,
 	f.BoolVar(&c.options.ShiftTime, "shift-time", false, "move all times by one to ten years, by how much only the key tells")
 	f.BoolVar(&c.options.DropToolNames, "drop-tool-names", false, "replace names of tools by pseudonyms")
 	f.BoolVar(&c.options.DropModel, "drop-model", false, "replace names of models by pseudonyms")
-	f.StringVar(&c.keyFile, "key-file", "", "take the key from `FILE`, or keep a new one there (default: a new one that is kept nowhere)")
+	f.StringVar(&c.keyFile, "key-file", "", secretUsage)
 	f.BoolVar(&c.verify, "verify", false, "compare originals with their anonymized form, the last argument, instead")
 	f.StringArrayVar(&c.canaries, "canary", nil, "with --verify: `TEXT` that you planted in the original and that must be gone (repeatable)")
 	f.BoolVar(&c.strict, "strict", false, "exit 1 instead of 3")
@@ -81,9 +79,11 @@ func (c *anonymizeCommand) run(ctx context.Context, g *Global, args []string) er
 	if err != nil {
 		return err
 	}
-	if c.options.Key, err = readKey(c.keyFile); err != nil {
+	secret, err := readSecret(c.keyFile)
+	if err != nil {
 		return err
 	}
+	c.options.Key = anonymize.NewKey(secret)
 	report, err := anonymize.Run(ctx, files, c.out, c.options, nil)
 	if errors.Is(err, fs.ErrExist) {
 		return usagef("%w", err)
@@ -96,36 +96,6 @@ func (c *anonymizeCommand) run(ctx context.Context, g *Global, args []string) er
 		return untrusted("anonymized trace", []string{fmt.Sprintf("%d rows of the original are lost (%d bytes)", read.LostRows, read.LostBytes)}, c.strict)
 	}
 	return nil
-}
-
-// readKey reads the key of a file, and makes the file if it is not there. Without a name the key is new.
-func readKey(name string) (anonymize.Key, error) {
-	if name != "" {
-		text, err := os.ReadFile(name)
-		if err == nil {
-			key, err := anonymize.ParseKey(text)
-			if err != nil {
-				return key, usagef("--key-file %s: %w", name, err)
-			}
-			return key, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return anonymize.Key{}, usagef("--key-file: %w", err)
-		}
-	}
-	key, err := anonymize.NewKey(rand.Reader)
-	if err != nil || name == "" {
-		return key, err
-	}
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return key, usagef("--key-file: %w", err)
-	}
-	_, err = file.Write(key.Text())
-	if err = errors.Join(err, file.Close()); err != nil {
-		return key, fmt.Errorf("keeping the key in %s: %w", name, err)
-	}
-	return key, nil
 }
 
 // How many of the dropped keys and files are named.

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log"
 	"net"
 	"net/http"
@@ -36,7 +35,7 @@ type record struct {
 	tlsCert, tlsKey      string
 	output               string
 	sessionHeaders       []string
-	hash, hashKey        string
+	hash, keyFile        string
 	tokens               string
 	blockSize            int
 	sessions             int
@@ -65,7 +64,7 @@ Sessions are those of the headers that Dynamo, Claude Code, Codex, OpenCode and 
 --session-header; a request without any goes on from the one whose conversation it begins with, and is marked as
 inferred. Harnesses may post which tools they ran to ` + toolevent.Path + `, or send it over ZeroMQ (--tool-events).
 
-Block hashes are keyed with a secret of this run, so that nobody can guess a prompt from them; --hash-key keeps the
+Block hashes are keyed with a secret of this run, so that nobody can guess a prompt from them; --key-file keeps the
 secret for further runs. With --hash compatible they are those of Dynamo.
 
 The settings of Dynamo's environment, DYN_REQUEST_TRACE_*, hold where no flag says otherwise.
@@ -86,7 +85,7 @@ Exit codes: 0 stopped by SIGINT or SIGTERM; 1 failed; 2 wrong usage; 3 rows were
 	f.StringVar(&r.upstreamCA, "upstream-ca", "", "trust the certificates in `FILE` (PEM) for the upstream, not those of the system")
 	f.StringArrayVar(&r.sessionHeaders, "session-header", nil, "header `NAME` that holds a session's id; repeat for more")
 	f.StringVar(&r.hash, "hash", "keyed", "block hashes: keyed, or compatible with Dynamo's")
-	f.StringVar(&r.hashKey, "hash-key", "", "`FILE` of the secret of the hashes, made if it is not there (default: a secret that is forgotten)")
+	f.StringVar(&r.keyFile, "key-file", "", secretUsage)
 	f.StringVar(&r.tokens, "tokens", "auto", "tokens of prompts: a tokenizer.json (`FILE`), estimate, or auto: the upstream's POST /tokenize, else the estimate")
 	f.IntVar(&r.blockSize, "block-size", recorder.DefaultBlockSize, "tokens in a block that has a hash")
 	f.StringVar(&r.toolEvents, "tool-events", "", "take tool events over ZeroMQ at `ENDPOINT`, such as tcp://127.0.0.1:20390")
@@ -273,33 +272,19 @@ func (r *record) options(logger *log.Logger) (recorder.Options, error) {
 		o.Key, err = r.key()
 	case r.hash != "compatible":
 		err = usagef("--hash %s: want keyed or compatible", r.hash)
-	case r.hashKey != "":
-		err = usagef("--hash-key has no use with --hash compatible")
+	case r.keyFile != "":
+		err = usagef("--key-file has no use with --hash compatible")
 	}
 	return o, err
 }
 
-// key is that of the block hashes: of the secret in a file, which is made if it is not there, or of one that nobody keeps.
+// key is that of the block hashes.
 func (r *record) key() (*hash.Key, error) {
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret)
-	if r.hashKey != "" {
-		kept, err := os.ReadFile(r.hashKey)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			err = os.WriteFile(r.hashKey, secret, 0o600)
-		default:
-			secret = kept
-		}
-		if err != nil {
-			return nil, usagef("--hash-key: %w", err)
-		}
-	}
-	key, err := hash.NewKey(secret)
+	secret, err := readSecret(r.keyFile)
 	if err != nil {
-		return nil, usagef("--hash-key %s: %w", r.hashKey, err)
+		return nil, err
 	}
-	return key, nil
+	return hash.NewKey(secret[:])
 }
 
 // serverTLS is how clients are served; nil for plain HTTP.
