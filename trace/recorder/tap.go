@@ -20,7 +20,7 @@ type tap struct {
 	events   bool // server-sent
 
 	stream wire.Stream
-	chunk  wire.Parser
+	parser wire.Parser
 	copy   []byte // of an answer that is read when it is whole
 	lost   bool   // the copy has no room
 
@@ -98,16 +98,16 @@ func (t *tap) event(e wire.Event, now time.Time) (usage bool) {
 		t.exchange.end("", now)
 		return false
 	}
-	if t.chunk.Parse(e.Data) != nil {
+	if t.parser.Parse(e.Data) != nil {
 		return false // of a kind that says nothing to us
 	}
-	a.take(&t.chunk.Chunk, now)
-	if t.chunk.Err != nil {
+	a.take(&t.parser.Chunk, now)
+	if t.parser.Err != nil {
 		t.exchange.end(toldError, now)
 	} else if a.complete {
 		t.exchange.end("", now)
 	}
-	return t.chunk.UsageOnly
+	return t.parser.UsageOnly
 }
 
 // filter returns what is to be passed on, in the place of p: all but the event with usage alone. Until an answer says why it
@@ -188,9 +188,9 @@ func (t *tap) readWhole(text []byte, now time.Time) bool {
 		for e, ok := t.stream.Next(); ok; e, ok = t.stream.Next() {
 			t.event(e, now)
 		}
-	} else if t.chunk.Parse(text) == nil {
-		a.take(&t.chunk.Chunk, now)
-		if t.chunk.Err != nil {
+	} else if t.parser.Parse(text) == nil {
+		a.take(&t.parser.Chunk, now)
+		if t.parser.Err != nil {
 			t.exchange.end(toldError, now)
 		}
 	}
