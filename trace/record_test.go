@@ -49,6 +49,30 @@ func TestIdentityOfAllEras(t *testing.T) {
 	}
 }
 
+// What a recorder knows beyond Dynamo's fields is read from its extension.
+func TestReadExtension(t *testing.T) {
+	row := func(id, backend, extension string) string {
+		return `{"schema":"dynamo.request.trace.v1","event_type":"request_end","agent_context":{"session_id":"s"},"request":{"request_id":"` + id +
+			`","request_received_ms":1790000000000,"total_time_ms":1,"output_tokens":3,"replay":{"trace_block_size":4,"input_length":6,"input_sequence_hashes":[1,2]},` +
+			`"finish_reason_metadata":{"backend_finish_reason":"` + backend + `"},"agentsim":` + extension + "}}\n"
+	}
+	c, err := readText(row("a", "stop", `{"status":"completed","completion_sequence_hashes":[1,7,8]}`) +
+		row("b", "cancelled", `{"status":"unfinished","inferred":["session"]}`) + row("c", "stop", `{"status":"rejected","completion_sequence_hashes":[1]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		status   string
+		output   []uint64
+		inferred Fields
+	}{{"", []uint64{7, 8}, 0}, {"cancelled", nil, FieldSession}, {"error", nil, 0}} {
+		got := c.Sessions[0].Turns[i]
+		if got.Status != want.status || !slices.Equal(got.OutputHashes, want.output) || got.Inferred&FieldSession != want.inferred {
+			t.Errorf("request %s: status %q, output %v, inferred %v; want %+v", got.ID, got.Status, got.OutputHashes, got.Inferred.Names(), want)
+		}
+	}
+}
+
 func TestReadEras(t *testing.T) {
 	segments, err := Find([]string{"testdata/eras.jsonl"}, nil)
 	if err != nil {
