@@ -82,6 +82,11 @@ func (w *Workload) Successors(c *Call) []Edge { return w.edges[c.firstEdge:c.las
 // Nodes is the number of nodes of the prefix tree, the root included. Node ids are below it.
 func (w *Workload) Nodes() int { return len(w.nodes) }
 
+// Above returns the node above a node, and the token at which the node begins; the root is above itself.
+func (w *Workload) Above(n NodeID) (parent NodeID, start int32) {
+	return w.nodes[n].parent, w.nodes[n].start
+}
+
 // Parents returns the index of each session's parent, or its own where that is not in the workload.
 func (w *Workload) Parents() []int32 {
 	index := make(map[string]int32, len(w.Sessions))

@@ -149,7 +149,7 @@ const (
 func newBars(title string, runs []*Run) *bars {
 	b := &bars{Title: title, Width: plotWidth, Height: barHeight*len(runs) + 6, Left: 80}
 	for i, r := range runs {
-		name := shorten(r.label(), barNameLen)
+		name := Shorten(r.label(), barNameLen)
 		b.Left = max(b.Left, math.Ceil(float64(displaywidth.String(name))*charWidth)+12)
 		b.Rows = append(b.Rows, barRow{Y: barHeight*i + 5, TextY: barHeight*i + 17, Name: name, Full: r.label()})
 	}

@@ -18,6 +18,12 @@ type Distribution struct {
 	Max   Figure `json:"max,omitzero"`
 }
 
+// NewDistribution sorts values, none of which is NaN, and sums them up.
+func NewDistribution(values []float64) Distribution {
+	sortFloats(values)
+	return distribution(values)
+}
+
 // distribution sums up values in ascending order.
 func distribution(sorted []float64) Distribution {
 	if len(sorted) == 0 {

@@ -36,6 +36,33 @@ func Seconds(d time.Duration) Figure {
 // ratio returns a/b, unknown when b is 0.
 func ratio(a, b float64) Figure { return Known(a / b) }
 
+// String prints the figure for people, with three significant digits: 412, 1.24k, 12.4M; "-" when it is not known.
+func (f Figure) String() string {
+	if !f.Known {
+		return unknownText
+	}
+	return number(f.Value)
+}
+
+// Share prints a share of 1 for people: 71%, 4.1%, <0.1%.
+func (f Figure) Share() string {
+	if !f.Known {
+		return unknownText
+	}
+	return percent(f.Value)
+}
+
+// Time prints seconds for people, with the unit that reads best: 412 ms, 3.10 s, 12.5 min.
+func (f Figure) Time() string {
+	switch {
+	case !f.Known:
+		return unknownText
+	case f.Value == 0:
+		return "0"
+	}
+	return unitFor(f.Value).text(f.Value)
+}
+
 // significantDigits is how many digits of a figure are printed: more than any figure is worth, and few enough that
 // rounding hides the last bits in which processors differ (fused multiply-add).
 const significantDigits = 9

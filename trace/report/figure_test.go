@@ -36,3 +36,21 @@ func TestFigureJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestFigureForPeople prints figures as pages show them. What is not known is not 0.
+func TestFigureForPeople(t *testing.T) {
+	for _, test := range []struct {
+		figure             Figure
+		text, share, clock string
+	}{
+		{Figure{}, "-", "-", "-"},
+		{Known(0), "0", "0%", "0"},
+		{Known(0.0413), "0.041", "4.1%", "41.3 ms"},
+		{Known(1.0), "1", "100%", "1 s"},
+		{Known(12_345.6), "12.3k", "1234560%", "206 min"},
+	} {
+		if text, share, clock := test.figure.String(), test.figure.Share(), test.figure.Time(); text != test.text || share != test.share || clock != test.clock {
+			t.Errorf("%+v: %q, %q, %q, want %q, %q, %q", test.figure, text, share, clock, test.text, test.share, test.clock)
+		}
+	}
+}

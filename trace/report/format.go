@@ -100,8 +100,8 @@ func countOf(n, total int64, noun string) string {
 	return fmt.Sprintf("%d of %d %s", n, total, noun)
 }
 
-// shorten cuts the middle out of a name that is wider than limit, but leaves a character at both ends.
-func shorten(name string, limit int) string {
+// Shorten cuts the middle out of a name that is wider than limit, but leaves a character at both ends.
+func Shorten(name string, limit int) string {
 	name = printable(name)
 	runes := []rune(name)
 	if displaywidth.String(name) <= limit || len(runes) <= 2 {

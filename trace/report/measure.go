@@ -210,13 +210,9 @@ func measurePrograms(programs []Program, window Window, rollout bool) ProgramMea
 			slowdown = append(slowdown, float64(p.Last-p.First)/float64(p.Solo))
 		}
 	}
-	sum := func(list []float64) Distribution {
-		sortFloats(list)
-		return distribution(list)
-	}
-	m.MakespanS, m.Slowdown, m.DoneS = sum(makespan), sum(slowdown), sum(done)
-	m.ModelS, m.ToolS, m.HumanS = sum(model), sum(tool), sum(human)
-	m.PausedS, m.QueuedS = sum(paused), sum(queued)
+	m.MakespanS, m.Slowdown, m.DoneS = NewDistribution(makespan), NewDistribution(slowdown), NewDistribution(done)
+	m.ModelS, m.ToolS, m.HumanS = NewDistribution(model), NewDistribution(tool), NewDistribution(human)
+	m.PausedS, m.QueuedS = NewDistribution(paused), NewDistribution(queued)
 	m.Fairness = fairness(slowdown)
 	return m
 }

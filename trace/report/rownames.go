@@ -96,13 +96,13 @@ func (r *Run) axis(key string) (string, bool) {
 // columns shows the names with each text cut to limit characters. Rows that look alike then are numbered.
 func (n rowNames) columns(limit int) (columns []*column, numbered bool) {
 	for _, head := range n.heads {
-		columns = append(columns, &column{head: shorten(head[0], limit), unit: shorten(head[1], limit)})
+		columns = append(columns, &column{head: Shorten(head[0], limit), unit: Shorten(head[1], limit)})
 	}
 	seen := map[string]bool{}
 	for _, row := range n.rows {
 		var shown strings.Builder
 		for i, text := range row {
-			text = shorten(text, limit)
+			text = Shorten(text, limit)
 			columns[i].cells = append(columns[i].cells, cell{value: text})
 			shown.WriteString(text + "\x00")
 		}
@@ -121,7 +121,7 @@ func (n rowNames) columns(limit int) (columns []*column, numbered bool) {
 func (n rowNames) legend(limit int) []string {
 	var lines []string
 	for i, row := range n.rows {
-		if slices.ContainsFunc(row, func(text string) bool { return shorten(text, limit) != text }) {
+		if slices.ContainsFunc(row, func(text string) bool { return Shorten(text, limit) != text }) {
 			lines = append(lines, fmt.Sprintf("%d: %s", i+1, strings.Join(row, " ")))
 		}
 	}

@@ -367,8 +367,8 @@ func TestShorten(t *testing.T) {
 		{"long", 1, "l…g"},
 		{"模型部署在这里", 9, "模型…这里"},
 	} {
-		if got := shorten(test.name, test.limit); got != test.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", test.name, test.limit, got, test.want)
+		if got := Shorten(test.name, test.limit); got != test.want {
+			t.Errorf("Shorten(%q, %d) = %q, want %q", test.name, test.limit, got, test.want)
 		}
 	}
 }
