@@ -83,6 +83,25 @@ func tracePrefix(file string, runs []*report.Run, at int) string {
 	return filepath.Join(filepath.Dir(file), name+".trace")
 }
 
+// traceOfRun replaces a run of a report (DIR, DIR#NAME) by its trace beside it, and returns the name of the run. Other
+// arguments it returns as they are.
+func traceOfRun(arg string) (path, run string, err error) {
+	file, pick, err := reportOf(arg)
+	if err != nil || file == "" {
+		return arg, "", err
+	}
+	rep, at, err := openReport(arg, file, pick)
+	if err != nil {
+		return "", "", err
+	}
+	run = rep.Runs[at].Name
+	path = tracePrefix(file, rep.Runs, at)
+	if segments, err := trace.Find([]string{path}, nil); err != nil || len(segments) == 0 {
+		return "", "", usagef("%s: no trace of run %s is beside its report (predict -o DIR --traces writes one)", arg, run)
+	}
+	return path, run, nil
+}
+
 // holdsReport tells that a file begins as a report does. One that is not there is none.
 func holdsReport(file string) (bool, error) {
 	f, err := os.Open(file)

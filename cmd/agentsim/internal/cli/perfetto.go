@@ -215,22 +215,11 @@ func (c *perfettoCommand) inputs(args []string) ([]timelineInput, error) {
 // find replaces a run of a report by its trace, finds the events beside a trace, and names a trace without a label.
 func (in *timelineInput) find() error {
 	if len(in.paths) == 1 {
-		arg := in.paths[0]
-		file, pick, err := reportOf(arg)
+		path, run, err := traceOfRun(in.paths[0])
 		if err != nil {
 			return err
 		}
-		if file != "" {
-			rep, at, err := openReport(arg, file, pick)
-			if err != nil {
-				return err
-			}
-			prefix := tracePrefix(file, rep.Runs, at)
-			if segments, err := trace.Find([]string{prefix}, nil); err != nil || len(segments) == 0 {
-				return usagef("%s: no trace of run %s is beside its report (predict -o DIR --traces writes one)", arg, rep.Runs[at].Name)
-			}
-			in.paths[0], in.label = prefix, cmp.Or(in.label, rep.Runs[at].Name)
-		}
+		in.paths[0], in.label = path, cmp.Or(in.label, run)
 	}
 	stem := traceStem(in.paths[0])
 	if path := stem + events.Suffix; len(in.paths) == 1 {
