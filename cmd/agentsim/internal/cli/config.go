@@ -35,8 +35,8 @@ func loadConfig(file string) (sim.Deployment, traffic, error) {
 	if err != nil {
 		return d, traffic{}, usagef("reading the config: %w", err)
 	}
-	if len(text) > maxConfigBytes || strings.Count(string(text), "[")+strings.Count(string(text), "{") > maxBrackets {
-		return d, traffic{}, usagef("reading the config %s: more than %d KiB or %d brackets is no deployment", file, maxConfigBytes>>10, maxBrackets)
+	if err := boundConfig(file, text); err != nil {
+		return d, traffic{}, err
 	}
 	if p := readPrediction(file, text); p != nil {
 		return p.deployment()
@@ -46,6 +46,14 @@ func loadConfig(file string) (sim.Deployment, traffic, error) {
 		d.Router.PolicyConfig = filepath.Join(filepath.Dir(file), policy)
 	}
 	return d, traffic{}, err
+}
+
+// boundConfig refuses a text that is too much for the YAML parser.
+func boundConfig(file string, text []byte) error {
+	if len(text) > maxConfigBytes || strings.Count(string(text), "[")+strings.Count(string(text), "{") > maxBrackets {
+		return usagef("reading the config %s: more than %d KiB or %d brackets is no deployment", file, maxConfigBytes>>10, maxBrackets)
+	}
+	return nil
 }
 
 // decode sets the keys of a YAML text in a deployment. Where names the text in errors, whereAt a place in it.

@@ -25,6 +25,7 @@ type predict struct {
 	sets     []string
 	grids    []string
 	short    []shortFlag
+	also     string
 	outDir   string
 	html     string
 	traces   bool
@@ -115,6 +116,7 @@ why; 130 interrupted.`,
 	}
 	f.StringArrayVar(&p.sets, "set", nil, "override a config key: `path=value`")
 	f.StringArrayVar(&p.grids, "grid", nil, "try several values of a config key: `path=v1,v2`")
+	f.StringVar(&p.also, "also", "", "each deployment once more with the keys of `FILE` over its own, such as the hints of 'agentsim inspect --suggest-hints'")
 	p.addTraceFlags(cmd)
 	p.addSynthFlags(cmd)
 	f.StringVar(&p.baseline, "baseline", "", "\"recorded\" adds what the trace itself measured as the first row")
@@ -247,6 +249,9 @@ func (p *predict) deployments() ([]sim.Deployment, error) {
 			all[i].Name = all[i].Router.Policy
 		}
 	}
+	if p.also != "" {
+		return addAlso(all, p.also)
+	}
 	return all, nil
 }
 
@@ -328,6 +333,9 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			p.assumeModel(capture, d)
 		}
 		tensor, point := d.Parallelism.Tensor, p.point(d)
+		if p.also != "" && point != nil {
+			point = append(point, report.Axis{Key: "also", Value: []string{"-", filepath.Base(p.also)}[i%2]}) // they take turns
+		}
 		for r := range p.repeats {
 			seeded := *d
 			seeded.Seed += uint64(r)
@@ -410,9 +418,16 @@ func (p *predict) assumeLoad(c *trace.Capture, d *sim.Deployment) {
 	p.assume("the files have no common clock, so they run %d at a time (--concurrency)", d.Load.Concurrency)
 }
 
-// assumeModel takes the model that the trace names first, if the catalogue knows it: with its organisation, and with
-// a suffix that tells the number format of its weights.
+// assumeModel takes the model that the trace names first, if the catalogue knows it.
 func (p *predict) assumeModel(c *trace.Capture, d *sim.Deployment) {
+	if name := useNamedModel(c, d); name != "" {
+		p.assume("model %s, as the trace names it (--model)", name)
+	}
+}
+
+// useNamedModel sets the model that the trace names first and returns that name; "" if the catalogue does not know it. A
+// trace names it with its organisation, and with a suffix that tells the number format of its weights.
+func useNamedModel(c *trace.Capture, d *sim.Deployment) string {
 	for _, s := range c.Sessions {
 		for _, t := range s.Turns {
 			if t.Model == "" {
@@ -421,15 +436,15 @@ func (p *predict) assumeModel(c *trace.Capture, d *sim.Deployment) {
 			name := t.Model[strings.LastIndex(t.Model, "/")+1:]
 			model, weights, err := models.LookupCheckpoint(name)
 			if err != nil || !slices.Contains(models.Models(), model.Name) { // a trace never names a config file
-				return
+				return ""
 			}
 			if d.Model = name; weights != "" {
 				d.Model, d.DType.Weights = model.Name, string(weights)
 			}
-			p.assume("model %s, as the trace names it (--model)", t.Model)
-			return
+			return t.Model
 		}
 	}
+	return ""
 }
 
 // finish prints and writes the results.
