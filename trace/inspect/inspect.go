@@ -5,6 +5,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -164,7 +165,7 @@ func (t *trail) time() {
 		case c.Turn.End != trace.NoTime && c.Turn.Start != trace.NoTime:
 			at.end = max(c.Turn.End, at.start)
 		case c.Turn.TTFT != trace.NoTime:
-			at.end += c.Turn.TTFT
+			at.end = after(at.end, c.Turn.TTFT)
 		}
 		if c.Turn.End == trace.NoTime {
 			t.endless++
@@ -174,13 +175,19 @@ func (t *trail) time() {
 			if e.OnDispatch {
 				from = at.start
 			}
-			t.spans[e.To].start = max(t.spans[e.To].start, from+e.Delay)
+			t.spans[e.To].start = max(t.spans[e.To].start, after(from, e.Delay))
 			if waits[e.To]--; waits[e.To] == 0 {
 				ready = append(ready, e.To)
 			}
 		}
 	}
 }
+
+// never is later than anything, and far from the largest duration.
+const never = time.Duration(math.MaxInt64 / 4)
+
+// after adds a delay to a time; hostile ones add up to never.
+func after(at, delay time.Duration) time.Duration { return max(at, at+min(delay, never-at)) }
 
 // count fills the sums.
 func (s *Summary) count(t *trail) {

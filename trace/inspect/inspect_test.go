@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"reflect"
 	"testing"
@@ -195,5 +196,31 @@ func TestShow(t *testing.T) {
 	}
 	if none, err := Show(c, "nobody"); none != nil || err != nil {
 		t.Errorf("nobody is %+v, %v", none, err)
+	}
+}
+
+// TestHostileTimes adds up delays that no clock can hold, and sessions that spawn each other without end.
+func TestHostileTimes(t *testing.T) {
+	const long = 30 * 365 * 24 * time.Hour
+	c := &trace.Capture{BlockSize: block, SharedClock: true}
+	for i := range 100 {
+		turn := &trace.Turn{ID: fmt.Sprint(i), Start: trace.NoTime, End: trace.NoTime, TTFT: long, Input: 1, Output: 1, Explicit: true,
+			Cached: trace.Unknown, Reasoning: trace.Unknown}
+		if i == 0 {
+			turn.Start = 0
+		} else {
+			turn.Waits = []trace.Wait{{ID: fmt.Sprint(i - 1), Delay: long}}
+		}
+		c.Sessions = append(c.Sessions, &trace.Session{ID: fmt.Sprint(i), Turns: []*trace.Turn{turn}})
+	}
+	s := summarise(t, c, 1)
+	if s.SpanS.Value != never.Seconds() || len(s.Shape.Depth) != 100 {
+		t.Errorf("a span of %v with sessions %d deep, want never and 100", s.SpanS, len(s.Shape.Depth))
+	}
+	if _, err := Show(c, "0"); err == nil {
+		t.Error("100 sessions are shown below each other")
+	}
+	if s, err := Show(c, "60"); err != nil || s.Turns[0].ID != "60" {
+		t.Errorf("session 60 is %+v, %v", s, err)
 	}
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/agentsim/agentsim/trace"
@@ -44,7 +45,11 @@ type Turn struct {
 	Spawned    []*Session `json:"spawned,omitempty"`
 }
 
-// Show returns a session of a linked capture with what is below it; nil if there is none of that id.
+// maxNesting is how deep sessions are shown below each other.
+const maxNesting = 64
+
+// Show returns a session of a linked capture with what is below it; nil if there is none of that id. Sessions that nest deeper
+// than maxNesting below it are an error.
 func Show(c *trace.Capture, id string) (*Session, error) {
 	w, err := c.Compile(trace.OutputsInferred)
 	if err != nil {
@@ -69,13 +74,16 @@ func Show(c *trace.Capture, id string) (*Session, error) {
 		covered.call(w, 0, i)
 	}
 	// Parents stand before their children in a program.
-	sessions := map[int32]*Session{}
+	sessions, depth := map[int32]*Session{}, map[int32]int{}
 	for i := program.First; i < program.Last; {
 		at := w.Calls[i].Session
 		if parent := sessions[t.parents[at]]; parent != nil || i == first {
 			s := t.show(i, fresh)
 			sessions[at] = s
 			if parent != nil {
+				if depth[at] = depth[t.parents[at]] + 1; depth[at] > maxNesting {
+					return nil, fmt.Errorf("showing session %q: sessions nest deeper than %d below it; show one of those, such as %q", id, maxNesting, parent.ID)
+				}
 				parent.place(s, w.Calls[i].Turn)
 			}
 		}
