@@ -20,7 +20,7 @@ const Schema = "agentsim.inspect.v1"
 type Summary struct {
 	Schema string `json:"schema"`
 	Format string `json:"format"`
-	// SharedClock tells that times of different programs can be compared. Where they cannot, there is nothing over time.
+	// SharedClock tells that times of all calls can be compared. Where they cannot, there is nothing over time.
 	SharedClock bool  `json:"shared_clock"`
 	Programs    int64 `json:"programs"`
 	Sessions    int64 `json:"sessions"`
@@ -90,7 +90,7 @@ func Summarise(ctx context.Context, c *trace.Capture, pool int64) (*Summary, err
 		return nil, err
 	}
 	t := newTrail(bare)
-	s := &Summary{Schema: Schema, Format: c.Format, SharedClock: c.SharedClock, Untimed: t.untimed, Endless: t.endless}
+	s := &Summary{Schema: Schema, Format: c.Format, SharedClock: t.shared(), Untimed: t.untimed, Endless: t.endless}
 	s.Reuse.Prompts = t.infinite()
 	bare, t.w = nil, nil // let go of the tree
 	if err := ctx.Err(); err != nil {
@@ -108,7 +108,7 @@ func Summarise(ctx context.Context, c *trace.Capture, pool int64) (*Summary, err
 		return nil, err
 	}
 	var needed steps
-	if s.KV, needed = t.kv(pool); c.SharedClock {
+	if s.KV, needed = t.kv(pool); s.SharedClock {
 		s.OverTime = t.overTime(needed, pool)
 	}
 	s.Largest = t.largest()
@@ -131,9 +131,12 @@ func (t *trail) compareStarts(a, b int32) int {
 	return cmp.Or(cmp.Compare(t.group(a), t.group(b)), cmp.Compare(t.spans[a].start, t.spans[b].start), cmp.Compare(a, b))
 }
 
+// shared tells that the times of all calls can be compared.
+func (t *trail) shared() bool { return t.w.Capture.SharedClock || len(t.w.Programs) == 1 }
+
 // group is the program of a call where programs have no clock in common; calls of one group can be ordered by time.
 func (t *trail) group(call int32) int32 {
-	if t.w.Capture.SharedClock {
+	if t.shared() {
 		return 0
 	}
 	return t.w.Calls[call].Program

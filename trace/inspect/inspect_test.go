@@ -101,6 +101,8 @@ func TestByHand(t *testing.T) {
 	// Block 1 lives for 95 s, block 2 and half of block 3 for 30 s, the rest of r1 and r2 for 10 s each, block 6 for 5 s, c1 for
 	// 6 s, blocks 8 and 9 for 5 s.
 	near(t, "mean working set", s.OverTime.WorkingSet.Mean, (100*95+150*30+50*10+260*10+100*5+110*6+200*5)/95.0)
+	near(t, "turns a second, mean", s.OverTime.Starts.Mean, 5/95.0)
+	near(t, "turns a second in the first part", s.OverTime.Starts.Means[0], 1/(95.0/60))
 	near(t, "time above 500 tokens", s.OverTime.AbovePool, 10/95.0)
 	near(t, "programs in 500 tokens", s.KV.PoolPrograms, 500/((18260/95.0+300)/2))
 	bash := s.Tools[0]
@@ -156,6 +158,11 @@ func TestNoCommonClock(t *testing.T) {
 	}
 	near(t, "the longest program", s.SpanS, 200)
 	near(t, "working set of the root's program", s.KV.ProgramPeak.Max, 510)
+	alone := family()
+	alone.SharedClock, alone.Sessions = false, alone.Sessions[:2]
+	if s := summarise(t, alone, 0); s.OverTime == nil || !s.SharedClock {
+		t.Error("one program has nothing over time, though its calls have one clock")
+	}
 	// The second program comes behind the first, so that it is the one that hits block 1.
 	near(t, "prompts", s.Reuse.Prompts, 500.0/1400)
 }

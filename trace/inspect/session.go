@@ -110,7 +110,7 @@ func (t *trail) show(first int32, fresh []int64) *Session {
 	session := t.w.Sessions[t.w.Calls[first].Session]
 	s := &Session{ID: session.ID, Class: session.Class, Parent: session.Parent}
 	origin := t.spans[t.byStart[0]].start
-	if !t.w.Capture.SharedClock {
+	if !t.shared() {
 		origin = t.w.Programs[t.w.Calls[first].Program].Start
 	}
 	for i, last := first, t.session(first); i < last; i++ {

@@ -15,6 +15,8 @@ const parts = 60
 type OverTime struct {
 	// PartS is the length in seconds of each of the parts of the trace over which Series.Means are taken.
 	PartS report.Figure `json:"part_s"`
+	// Starts is how many turns start in a second; its peak is that of a part.
+	Starts Series `json:"turns_per_s"`
 	// Programs live from the start of their first call to the end of their last; calls run from start to end.
 	Programs   Series `json:"programs"`
 	Calls      Series `json:"calls"`
@@ -46,12 +48,26 @@ func (t *trail) overTime(working steps, pool int64) *OverTime {
 	programs.sort()
 	calls.sort()
 	part := max((to-from+parts-1)/parts, 1)
-	o := &OverTime{PartS: report.Known(part.Seconds()), Programs: programs.series(from, part), Calls: calls.series(from, part),
-		WorkingSet: working.series(from, part)}
+	o := &OverTime{PartS: report.Known(part.Seconds()), Starts: t.starts(from, part), Programs: programs.series(from, part),
+		Calls: calls.series(from, part), WorkingSet: working.series(from, part)}
 	if pool > 0 {
 		o.AbovePool = working.above(pool)
 	}
 	return o
+}
+
+// starts counts the turns that start in each part of the time from a start on, per second.
+func (t *trail) starts(from, part time.Duration) (s Series) {
+	counts := make([]int64, parts)
+	for _, ran := range t.spans {
+		counts[min(int((ran.start-from)/part), parts-1)]++
+	}
+	rate := func(n int64, of time.Duration) report.Figure { return report.Known(float64(n) / of.Seconds()) }
+	for _, n := range counts {
+		s.Means = append(s.Means, rate(n, part))
+	}
+	s.Peak, s.Mean = rate(slices.Max(counts), part), rate(int64(len(t.spans)), parts*part)
+	return s
 }
 
 // steps are the changes of a quantity over time, in order of time once sorted.

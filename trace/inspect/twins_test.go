@@ -87,14 +87,12 @@ func TestWorkingSet(t *testing.T) {
 		tr := newTrail(w)
 		lives := map[token]span{}
 		for i := range w.Calls {
-			ran := tr.spans[i]
 			for _, tok := range tokens(w, &w.Calls[i]) {
-				if life, ok := lives[tok]; ok {
-					ran = span{min(tr.spans[i].start, life.start), max(tr.spans[i].end, life.end)}
-				} else {
-					ran = tr.spans[i]
+				life, ok := lives[tok]
+				if !ok {
+					life = tr.spans[i]
 				}
-				lives[tok] = ran
+				lives[tok] = span{min(tr.spans[i].start, life.start), max(tr.spans[i].end, life.end)}
 			}
 		}
 		calls := slices.Clone(tr.byStart)

@@ -317,11 +317,14 @@ func (p *inspectPage) overTime(s *inspect.Summary) {
 		}
 		rows = append(rows, []string{name, series.Mean.String(), series.Peak.String(), sparkline(values)})
 	}
+	add("turns per second", &o.Starts)
 	if s.Endless < s.Turns {
 		add("programs", &o.Programs)
 		add("calls", &o.Calls)
 	}
-	add("KV working set", &o.WorkingSet)
+	if o.WorkingSet.Mean.Value > 0 {
+		add("KV working set", &o.WorkingSet)
+	}
 	if room := s.KV.Pool; room.Known && o.AbovePool.Value > 0 {
 		above := ""
 		for _, f := range o.WorkingSet.Means {
