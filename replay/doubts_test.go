@@ -86,6 +86,15 @@ func TestWarmCachesAreNoticed(t *testing.T) {
 	}
 }
 
+// A trace that was not read whole is other work than was recorded, as it is to those who predict or draw it.
+func TestLostRowsAreDoubtful(t *testing.T) {
+	result, _ := run(t, compile(t, chain("a", 2, 1)...), newFake(t), func(s *setup) { s.plan.Timing = plan.ASAP })
+	result.Plan.Workload.Capture.Read.LostRows = 1
+	if d := serverDoubts(result); len(d) != 1 || d[0] != "1 row of the trace was lost" {
+		t.Errorf("doubts are %q", d)
+	}
+}
+
 // Requests that are sent at the same time may find each other's tokens: the first of them in a cache that is cold.
 func TestSimultaneousRequestsAreNoWarmCache(t *testing.T) {
 	prompt := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}

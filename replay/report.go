@@ -145,6 +145,9 @@ func (r *Result) cpuShare() report.Figure {
 func (r *Result) doubts(l *report.Replay, about About) []string {
 	var d []string
 	add := func(format string, args ...any) { d = append(d, fmt.Sprintf(format, args...)) }
+	if n := r.Plan.Workload.Capture.Read.LostRows; n > 0 {
+		d = append(d, report.RowsLost(n))
+	}
 	late := l.LagMs.P99.Value > float64(maxLag)/1e6
 	switch {
 	case late && l.Held > 0 && r.Plan.Options.Timing == plan.ASAP: // held is what was asked for

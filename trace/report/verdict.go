@@ -107,16 +107,22 @@ func sameFault(runs []*Run) bool {
 // doubts lists what makes any comparison of the runs one not to rely on.
 func (e Evidence) doubts() []string {
 	var doubts []string
-	switch n := e.LostRows; {
-	case n == 1:
-		doubts = append(doubts, "1 row of the trace was lost")
-	case n > 1:
-		doubts = append(doubts, fmt.Sprintf("%d rows of the trace were lost", n))
+	if e.LostRows > 0 {
+		doubts = append(doubts, RowsLost(e.LostRows))
 	}
 	if len(e.Flips) > 0 {
 		doubts = append(doubts, "the outcome is another with "+list(e.Flips))
 	}
 	return doubts
+}
+
+// RowsLost is why nothing should be trusted that is made of a trace which lost n of its rows, in reading or in
+// recording.
+func RowsLost(n int) string {
+	if n == 1 {
+		return "1 row of the trace was lost"
+	}
+	return fmt.Sprintf("%d rows of the trace were lost", n)
 }
 
 // rests is the sentence on what the figures rest on; "" for nothing that needs saying.

@@ -19,6 +19,7 @@ import (
 	"github.com/agentsim/agentsim/perfetto"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/events"
+	"github.com/agentsim/agentsim/trace/report"
 )
 
 // perfettoCommand is the flags of `agentsim perfetto`.
@@ -144,7 +145,7 @@ func (c *perfettoCommand) run(ctx context.Context, g *Global, args []string) err
 		}
 	}
 	if read.LostRows > 0 {
-		return untrusted("timeline", []string{fmt.Sprintf("%d rows of the trace were lost", read.LostRows)}, c.strict)
+		return untrusted("timeline", []string{report.RowsLost(read.LostRows)}, c.strict)
 	}
 	return nil
 }
