@@ -81,7 +81,7 @@ func (p *picture) drawWorkers(list []change) {
 	}
 }
 
-// drawChanges draws a counter that begins at 0. Changes at one time are one.
+// drawChanges draws a counter that begins at 0, or at what it is when the scope begins. Changes at one time are one.
 func (p *picture) drawChanges(group uint64, name string, rank int32, list []change) {
 	if len(list) == 0 {
 		return
@@ -90,6 +90,9 @@ func (p *picture) drawChanges(group uint64, name string, rank int32, list []chan
 	g := p.gauge(group, name, "", rank)
 	var value float64
 	for i, c := range list {
+		if i > 0 && list[i-1].at < p.From && c.at > p.From {
+			g.set(p.From, value)
+		}
 		value += float64(c.by)
 		if last := i == len(list)-1; (last || list[i+1].at != c.at) && p.sees(c.at, c.at) {
 			g.set(c.at, value)
@@ -120,10 +123,7 @@ const maxBuckets = 10_000
 
 // bucketWidth is a second, or longer for long captures.
 func (p *picture) bucketWidth() (width time.Duration, buckets int) {
-	var end time.Duration
-	for i := range p.programs {
-		end = max(end, p.programs[i].end)
-	}
+	end := p.latest()
 	width = time.Second
 	for end/width >= maxBuckets {
 		width *= 2

@@ -218,6 +218,15 @@ func (p *plan) arrange() {
 	}
 }
 
+// latest is the last time of the capture.
+func (p *plan) latest() time.Duration {
+	var latest time.Duration
+	for i := range p.programs {
+		latest = max(latest, p.programs[i].end)
+	}
+	return latest
+}
+
 // earliest is the first time of the capture. Tools may have begun before its first call, at time 0.
 func (p *plan) earliest() time.Duration {
 	var earliest time.Duration

@@ -157,5 +157,8 @@ func (v *view) find(name string) (place, error) {
 	if len(v.workers) == 0 {
 		return place{}, fmt.Errorf("%w: worker %q: the trace does not tell which workers served its calls", ErrScope, name)
 	}
+	if len(v.workers) == 1 {
+		return place{}, fmt.Errorf("%w: no worker %q; there is only %v", ErrScope, name, v.workers[0])
+	}
 	return place{}, fmt.Errorf("%w: no worker %q; there are %d, from %v to %v", ErrScope, name, len(v.workers), v.workers[0], v.workers[len(v.workers)-1])
 }

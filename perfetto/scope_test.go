@@ -11,6 +11,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/events"
 )
 
@@ -75,11 +76,40 @@ func TestScopeOfWhatIsNotThere(t *testing.T) {
 	}{
 		{Scope{Session: "nobody"}, `day: nothing to draw: no session "nobody" in the trace; the first is "job7:root"`},
 		{Scope{Worker: "7"}, `day: nothing to draw: no worker "7"; there are 2, from 9007199254740995 rank 1 to 9007199254740993`},
+		{Scope{From: time.Hour}, `nothing to draw: all has ended by 9s, before 1h0m0s`},
 	} {
 		_, _, err := Write(context.Background(), &bytes.Buffer{}, sources(t), Options{Scope: test.scope})
 		if !errors.Is(err, ErrScope) || err.Error() != test.want {
 			t.Errorf("%+v: %v, want %s", test.scope, err, test.want)
 		}
+	}
+}
+
+// A counter that does not change in the scope is there all the same, with what it is when the scope begins.
+func TestCountersBeginWithTheScope(t *testing.T) {
+	in := draw(t, Options{Scope: Scope{From: 4500 * time.Millisecond, To: 4800 * time.Millisecond}}, sources(t)[0])
+	begun := map[string]bool{}
+	for _, track := range in.tracks {
+		if v := track.values; len(v) == 1 && v[0].at == 4500*time.Millisecond && v[0].v == 1 {
+			begun[track.name] = true
+		}
+	}
+	for _, name := range []string{"programs live", "requests running"} {
+		if !begun[name] {
+			t.Errorf("%s is not 1 from 4.5s on", name)
+		}
+	}
+}
+
+// A replay completes the calls that it cancels as the recorded client did; on the timeline they are cancelled.
+func TestCancelledCallOfAReplay(t *testing.T) {
+	source := sources(t)[1]
+	turn := source.Capture.Sessions[0].Turns[0]
+	turn.Status = trace.Cancelled
+	in := draw(t, Options{}, source)
+	at := slices.IndexFunc(in.slices, func(s *slice) bool { return s.is(catTurn) && s.args["request_id"] == turn.ID })
+	if s := in.slices[at]; s.name != "turn 1 cancelled" || !s.is(catCancelled) || s.args["run.status"] != "completed" {
+		t.Errorf("%s %v of run status %v", s.name, s.categories, s.args["run.status"])
 	}
 }
 

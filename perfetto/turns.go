@@ -151,7 +151,7 @@ func (d *drawing) drawTool(t *tool, arrows *toolArrows) {
 func (d *drawing) drawCall(n int32) {
 	c, arrows := &d.calls[n], d.arrows(n)
 	how := c.Status
-	if r := run(c.Turn); r != nil {
+	if r := run(c.Turn); r != nil && how != trace.Cancelled { // a replay completes what it cancels as recorded
 		how = r.Status // which tells more kinds
 	}
 	name, bad := status("turn "+strconv.Itoa(int(n-d.session.first)+1), how)

@@ -36,7 +36,7 @@ type Options struct {
 func Write(ctx context.Context, w io.Writer, sources []Source, o Options) (Summary, trace.ReadReport, error) {
 	var read trace.ReadReport
 	pictures := make([]*picture, len(sources))
-	var earliest time.Duration
+	var earliest, latest time.Duration
 	for i, s := range sources {
 		p := &picture{plan: newPlan(s.Capture), noStages: o.NoStages, noCounters: o.NoCounters, pauses: map[string][]interval{}}
 		workers := 0
@@ -48,7 +48,10 @@ func Write(ctx context.Context, w io.Writer, sources []Source, o Options) (Summa
 			return Summary{}, read, fmt.Errorf("%s: %w", s.Label, err)
 		}
 		pictures[i] = p
-		earliest = min(earliest, p.earliest())
+		earliest, latest = min(earliest, p.earliest()), max(latest, p.latest())
+	}
+	if o.From > latest {
+		return Summary{}, read, fmt.Errorf("%w: all has ended by %v, before %v", ErrScope, latest, o.From)
 	}
 	t := &timeline{offset: -earliest}
 	first := pictures[0]
