@@ -78,6 +78,7 @@ func usagef(format string, args ...any) error {
 func Main(g *Global) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, exitWhenInterrupted)()
 	root := newRoot(g)
 	root.SetArgs(g.Args)
 	root.SetOut(g.Stdout)
@@ -88,6 +89,15 @@ func Main(g *Global) int {
 	}
 	fmt.Fprintf(g.Stderr, "agentsim: %v\n", err)
 	return exitCode(err)
+}
+
+// exitWhenInterrupted ends the process at the next interrupt: what the first one left to finish takes too long. Signals that a
+// shell has set to be ignored, as it does for commands in the background of a script, count too.
+func exitWhenInterrupted() {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	<-again
+	os.Exit(exitInterrupted)
 }
 
 // exitCode finds the exit code of an error. What cobra itself refuses is wrong usage.

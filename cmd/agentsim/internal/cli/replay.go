@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -316,8 +314,6 @@ func (r *replayCommand) drive(ctx context.Context, g *Global, out output, captur
 		return err
 	}
 	defer rows.close()
-	// A second interrupt ends the process as it would any other.
-	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })()
 	var watch *replay.Watch
 	if r.metrics != "" {
 		watch = replay.NewWatch(ctx, c, r.metrics, r.interval)

@@ -69,8 +69,8 @@ that agents send by themselves, tell the program scheduler whose request it is.
 
 --fault, or the header ` + server.HeaderFault + `, makes it answer as a troubled server would; --faults lists how.
 
-Exit codes: 0 stopped by SIGINT or SIGTERM; 1 failed; 2 wrong usage or config; 3 it fell behind its own clock, so that
-its latencies are not those of the deployment.`,
+Exit codes: 0 stopped by SIGINT or SIGTERM; 1 failed; 2 wrong usage or config; 3 it fell behind its own clock, so that its
+latencies are not those of the deployment; 130 stopped by a second signal, before --grace was over.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), g) },
 	}
