@@ -98,6 +98,9 @@ func New(o Options) (*Client, error) {
 	if o.Connections != Pooled && o.Connections != Fresh && o.Connections != PerSession {
 		return nil, fmt.Errorf("connections %q: want %s, %s or %s", o.Connections, Pooled, Fresh, PerSession)
 	}
+	if strings.ContainsFunc(o.SessionHeader, notInHeaders) {
+		return nil, fmt.Errorf("session header %q is no name of a header", o.SessionHeader)
+	}
 	if len(o.URLs) == 0 {
 		return nil, errors.New("no server: name its URL, such as http://127.0.0.1:8000")
 	}
@@ -156,12 +159,21 @@ func (c *Client) sessionEnds(r *Request) {
 	}
 }
 
+// notInHeaders tells that no name of a header has such a character (RFC 9110, 5.6.2).
+func notInHeaders(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
 // parseURL returns the base of a server's paths, without a trailing /v1.
 func parseURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return "", errors.New("a server's URL is not of the form http://HOST:PORT or https://HOST[:PORT]")
+		if strings.Contains(text, "@") {
+			text = "(with a user)" // and perhaps a password
+		}
+		return "", fmt.Errorf("server %s: want a URL of the form http://HOST:PORT or https://HOST[:PORT]", text)
 	case u.User != nil:
 		return "", fmt.Errorf("server %s: credentials do not belong into a URL", u.Host)
 	case u.RawQuery != "" || u.Fragment != "":

@@ -91,6 +91,9 @@ func New(w *trace.Workload, o Options) (*Plan, error) {
 	p.choosePrograms()
 	p.keepCalls()
 	p.planTimes()
+	if timed := o.Timing != ASAP && o.Timing != Concurrency; timed && float64(p.round)*float64(o.Loop) > float64(century) {
+		return nil, fmt.Errorf("planning the replay: %d rounds at speed %g last longer than a century", o.Loop, o.Speed)
+	}
 	if err := p.countWaits(); err != nil {
 		return nil, fmt.Errorf("planning the replay: %w", err)
 	}
@@ -231,8 +234,11 @@ func (p *Plan) scale(d time.Duration) time.Duration {
 	if p.Options.Speed == 1 {
 		return d
 	}
-	return time.Duration(math.Round(float64(d) / p.Options.Speed))
+	return time.Duration(min(math.Round(float64(d)/p.Options.Speed), float64(century)))
 }
+
+// century bounds times: a few of them together are no more than a time.Duration holds.
+const century = 100 * 365 * 24 * time.Hour
 
 // gap is how long a call waits along an edge with a recorded delay.
 func (p *Plan) gap(delay time.Duration) time.Duration {

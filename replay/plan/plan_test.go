@@ -164,7 +164,7 @@ func TestEndedSessions(t *testing.T) {
 func TestRefusedOptions(t *testing.T) {
 	w := recording(t)
 	for _, o := range []plan.Options{{Timing: "soon"}, {Speed: -1}, {From: 2, To: 1}, {Share: 2}, {Concurrency: 3}, {Timing: plan.Concurrency}, {Ramp: 1},
-		{From: time.Hour}, {Loop: 1 << 30}, {Sessions: -1}} {
+		{From: time.Hour}, {Loop: 1 << 30}, {Sessions: -1}, {Speed: 1e-300}, {Speed: 1e-9, Loop: 10}} {
 		if _, err := plan.New(w, o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}

@@ -28,7 +28,7 @@ type Alphabet struct {
 // TokenIDs returns the alphabet of the token ids in [low, high).
 func TokenIDs(low, high int) (*Alphabet, error) {
 	if low < 0 || high-low < 256 || high > 1<<24 {
-		return nil, fmt.Errorf("token ids from %d to %d: want at least 256 of them, between 0 and %d", low, high, 1<<24)
+		return nil, fmt.Errorf("token ids %d to %d: want at least 256 of them, between 0 and %d", low, high-1, 1<<24-1)
 	}
 	digits := len(strconv.Itoa(high - 1))
 	a := &Alphabet{width: digits + 1, count: uint64(high - low), ids: true, low: uint32(low)}

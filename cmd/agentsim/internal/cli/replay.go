@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,6 +147,9 @@ func (r *replayCommand) addFlags(cmd *cobra.Command) {
 
 // run is the command.
 func (r *replayCommand) run(ctx context.Context, g *Global, args []string) error {
+	if len(args) == 0 {
+		return usagef("no trace given; name files, a folder or a segment prefix")
+	}
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -173,7 +177,7 @@ func (r *replayCommand) run(ctx context.Context, g *Global, args []string) error
 		return usagef("%w", err)
 	}
 	defer c.Close()
-	maxLen, err := r.chooseModel(ctx, c, p)
+	maxLen, err := r.chooseModel(ctx, g, c, p)
 	if err != nil {
 		return err
 	}
@@ -206,10 +210,32 @@ func (r *replayCommand) check() error {
 		return usagef("--measure-steady and --measure-from or --measure-to exclude each other")
 	case r.window.From < 0 || r.window.To < 0 || r.window.To > 0 && r.window.To <= r.window.From:
 		return usagef("--measure-from %v --measure-to %v: want a stretch of time", r.window.From, r.window.To)
-	case r.inFlight < 0 || r.client.Retries < 0 || r.warmup < 0 || r.interval <= 0 || r.grace < 0 || r.duration < 0 || r.client.IdleTimeout <= 0 || r.client.FirstTimeout < 0:
-		return usagef("counts and times are not negative, --metrics-interval and --idle-timeout not 0")
+	case r.dryRun && r.json:
+		return usagef("--dry-run prints no report: leave out --json")
 	}
-	return nil
+	for _, f := range []struct {
+		flag  string
+		value any
+		fits  bool
+	}{
+		{"--speed", r.timing.Speed, r.timing.Speed > 0},
+		{"--loop", r.timing.Loop, r.timing.Loop > 0},
+		{"--concurrency", r.timing.Concurrency, r.timing.Concurrency >= 0},
+		{"--max-gap", r.timing.MaxGap, r.timing.MaxGap >= 0},
+		{"--max-in-flight", r.inFlight, r.inFlight >= 0},
+		{"--duration", r.duration, r.duration >= 0},
+		{"--grace", r.grace, r.grace >= 0},
+		{"--retries", r.client.Retries, r.client.Retries >= 0},
+		{"--idle-timeout", r.client.IdleTimeout, r.client.IdleTimeout > 0},
+		{"--first-timeout", r.client.FirstTimeout, r.client.FirstTimeout >= 0},
+		{"--warmup", r.warmup, r.warmup >= 0},
+		{"--metrics-interval", r.interval, r.interval > 0},
+	} {
+		if !f.fits {
+			return usagef("%s %v is out of range", f.flag, f.value)
+		}
+	}
+	return r.prompts.check()
 }
 
 // plan links and compiles the trace and plans its replay.
@@ -251,7 +277,7 @@ func (r *replayCommand) key(g *Global) (string, error) {
 	if r.keyFile != "" {
 		text, err := os.ReadFile(r.keyFile)
 		if err != nil {
-			return "", usagef("reading the API key: %w", err)
+			return "", usagef("--api-key-file: %w", err)
 		}
 		key = string(text)
 	}
@@ -266,7 +292,7 @@ func (r *replayCommand) key(g *Global) (string, error) {
 
 // chooseModel asks the servers what they serve and decides what to ask for. It returns the longest context that they take, 0 when
 // they do not tell.
-func (r *replayCommand) chooseModel(ctx context.Context, c *client.Client, p *plan.Plan) (int, error) {
+func (r *replayCommand) chooseModel(ctx context.Context, g *Global, c *client.Client, p *plan.Plan) (int, error) {
 	maxLen := 0
 	for server := range c.Servers() {
 		list, err := c.Models(ctx, server)
@@ -287,6 +313,9 @@ func (r *replayCommand) chooseModel(ctx context.Context, c *client.Client, p *pl
 			if missing := p.Unserved(names); missing != "" {
 				return 0, usagef("%s does not serve the recorded model %q but %s; name one with --model", c.Base(server), missing, strings.Join(names, ", "))
 			}
+		}
+		if r.model != "" && len(list) > 0 && !slices.Contains(names, r.model) {
+			fmt.Fprintln(g.Stderr, wrap(fmt.Sprintf("note: %s lists no model %s but %s", c.Base(server), r.model, strings.Join(names, ", ")), g.Width))
 		}
 		for _, m := range list {
 			if (r.model == "" || m.ID == r.model) && m.MaxLen > 0 && (maxLen == 0 || m.MaxLen < maxLen) {

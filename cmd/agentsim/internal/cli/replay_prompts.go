@@ -41,49 +41,64 @@ func (p *promptFlags) add(cmd *cobra.Command) {
 
 func (p *promptFlags) ids() bool { return p.kind == promptIDs }
 
+// check refuses what no prompts can be made of.
+func (p *promptFlags) check() error {
+	if p.kind != promptIDs && p.kind != promptText {
+		return usagef("--prompts %s: want %s or %s", p.kind, promptIDs, promptText)
+	}
+	_, err := p.tokenIDs()
+	return err
+}
+
+// tokenIDs is the alphabet of the token range.
+func (p *promptFlags) tokenIDs() (*prompts.Alphabet, error) {
+	low, high, _ := strings.Cut(p.tokenRange, "-")
+	first, err := strconv.Atoi(low)
+	last, err2 := strconv.Atoi(high)
+	if errors.Join(err, err2) != nil {
+		return nil, usagef("--token-range %s: want FIRST-LAST, such as 10000-29999", p.tokenRange)
+	}
+	a, err := prompts.TokenIDs(first, last+1)
+	if err != nil {
+		return nil, usagef("--token-range: %w", err)
+	}
+	return a, nil
+}
+
 // maker makes the maker of prompts, and returns the tokens that the server adds to each.
 func (p *promptFlags) maker(ctx context.Context, g *Global, pl *plan.Plan, c *client.Client, model string) (*prompts.Maker, int, error) {
 	if p.salt == "" {
 		p.salt = rand.Text()[:8]
 	}
 	salt := xxh3.HashString(p.salt)
-	switch p.kind {
-	case promptIDs:
-		low, high, _ := strings.Cut(p.tokenRange, "-")
-		first, err := strconv.Atoi(low)
-		last, err2 := strconv.Atoi(high)
-		if err = errors.Join(err, err2); err != nil {
-			return nil, 0, usagef("--token-range %q: want FIRST-LAST, such as 10000-29999", p.tokenRange)
-		}
-		a, err := prompts.TokenIDs(first, last+1)
+	if p.ids() {
+		a, err := p.tokenIDs()
 		if err != nil {
-			return nil, 0, usagef("--token-range: %w", err)
+			return nil, 0, err
 		}
 		return prompts.NewMaker(pl.Workload, a, salt, prompts.Scale{}), 0, nil
-	case promptText:
-		cal, err := replay.Calibrate(ctx, c, 0, model)
-		if errors.Is(err, replay.ErrNoCount) {
-			fmt.Fprintln(g.Stderr, wrap("note: "+err.Error()+": a word is taken for a token", g.Width))
-			cal = &replay.Calibration{Words: prompts.List()}
-		} else if err != nil {
-			return nil, 0, err
-		} else if !cal.Exact {
-			fmt.Fprintln(g.Stderr, wrap(fmt.Sprintf("note: the server does not take words for single tokens: %.3f tokens a word on average, so prompts are of about the recorded length",
-				cal.Scale.PerWord), g.Width))
-		}
-		a, err := prompts.Words(cal.Words)
-		if err != nil {
-			return nil, 0, err
-		}
-		if !c.Chat() {
-			return prompts.NewMaker(pl.Workload, a, salt, cal.Scale), cal.Scale.Overhead, nil
-		}
-		if cal.Scale.PerMessage == 0 {
-			fmt.Fprintln(g.Stderr, wrap("note: the server does not tell what a chat of several messages adds, or takes none: every prompt is one message of the user", g.Width))
-		}
-		return prompts.NewChatMaker(pl.Workload, a, salt, cal.Scale), cal.Scale.Overhead + 2*cal.Scale.PerMessage, nil
 	}
-	return nil, 0, usagef("--prompts %s: want %s or %s", p.kind, promptIDs, promptText)
+	cal, err := replay.Calibrate(ctx, c, 0, model)
+	if errors.Is(err, replay.ErrNoCount) {
+		fmt.Fprintln(g.Stderr, wrap("note: "+err.Error()+": a word is taken for a token", g.Width))
+		cal = &replay.Calibration{Words: prompts.List()}
+	} else if err != nil {
+		return nil, 0, err
+	} else if !cal.Exact {
+		fmt.Fprintln(g.Stderr, wrap(fmt.Sprintf("note: the server does not take words for single tokens: %.3f tokens a word on average, so prompts are of about the recorded length",
+			cal.Scale.PerWord), g.Width))
+	}
+	a, err := prompts.Words(cal.Words)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !c.Chat() {
+		return prompts.NewMaker(pl.Workload, a, salt, cal.Scale), cal.Scale.Overhead, nil
+	}
+	if cal.Scale.PerMessage == 0 {
+		fmt.Fprintln(g.Stderr, wrap("note: the server does not tell what a chat of several messages adds, or takes none: every prompt is one message of the user", g.Width))
+	}
+	return prompts.NewChatMaker(pl.Workload, a, salt, cal.Scale), cal.Scale.Overhead + 2*cal.Scale.PerMessage, nil
 }
 
 // parseSessions reads a count of sessions, or a share of them.
