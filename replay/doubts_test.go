@@ -116,6 +116,26 @@ func TestSimultaneousRequestsAreNoWarmCache(t *testing.T) {
 	}
 }
 
+// The prompt of the first request may be too short to tell a warm cache; that of the next program is not.
+func TestWarmCacheBehindAShortPrompt(t *testing.T) {
+	w := compile(t, turn{"a", "", 0, 1, 15, 1, nil}, turn{"b", "", 500, 501, 160, 1, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}})
+	p, err := plan.New(w, plan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hit, warm := range map[int32]bool{0: false, 64: false, 144: true} {
+		r := replay.Result{Plan: p, Gaps: new(report.Gaps), End: time.Second}
+		for i, at := range []time.Duration{0, 500} {
+			r.Rows = append(r.Rows, replay.Row{Request: report.Request{Turn: int32(i), Program: int32(i), Worker: -1, Status: report.Completed, Arrival: at * time.Millisecond,
+				Admitted: report.None, FirstToken: (at + 10) * time.Millisecond, End: (at + 10) * time.Millisecond, Input: w.Calls[i].Input, Output: 1, Computed: trace.Unknown}})
+		}
+		r.Rows[1].Hit = hit
+		if d := strings.Join(r.Report(replay.About{}).Replay.Doubts, "; "); strings.Contains(d, "it was warm") != warm {
+			t.Errorf("%d tokens found: doubts are %q", hit, d)
+		}
+	}
+}
+
 // inference-perf#188, vllm#54101, perf_analyzer#312: a client that is itself too late blames the server, or calls what no timer can
 // do better late.
 func TestLateClientsAreDoubtful(t *testing.T) {

@@ -169,7 +169,7 @@ func (r *Result) doubts(l *report.Replay, about About) []string {
 		add("servers generated %.1f%% more or fewer tokens than recorded", 100*off)
 	}
 	if n := r.warm(about.Overhead); n > 0 {
-		add("the first request found %d tokens in the cache that no other can have put there: it was warm (take another --salt)", n)
+		add("the first request of a program found %d tokens in the cache that no other can have put there: it was warm (take another --salt)", n)
 	}
 	for i := range about.Servers {
 		if about.Servers[i].Restarted {

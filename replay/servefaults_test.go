@@ -48,7 +48,7 @@ func TestEveryFaultOfAServerIsTold(t *testing.T) {
 		{"group:2", good, "events hold 2.00 tokens each"},
 		{"no-usage", good, "3 answers do not tell their output tokens"},
 		{"wrong-usage:3", good, "servers generated 50.0% more or fewer tokens than recorded"},
-		{"warm", good, "the first request found 160 tokens in the cache that no other can have put there"},
+		{"warm", good, "the first request of a program found 160 tokens in the cache that no other can have put there"},
 		{"merge:3", good, ""}, {"split", good, ""}, {"usage-each", good, ""}, {"finish-apart", good, ""}, {"no-done", good, ""}, {"more-after", good, ""},
 		{"close", good, ""}, {"gzip", good, ""}, {"crlf", good, ""}, {"cr", good, ""}, {"bom", good, ""}, {"no-space", good, ""},
 		{"multi-line", good, ""}, {"no-final-blank", good, ""}, {"comment", good, ""}, {"ping:1ms", good, ""}, {"long-line:100000", good, ""},
