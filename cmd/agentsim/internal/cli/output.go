@@ -46,9 +46,14 @@ func (o output) prepare() error {
 
 // prepareFile refuses a file to write that is there already, and one whose folder is not. Flag is what named it.
 func prepareFile(flag, path string, force bool) error {
+	if path == "-" {
+		return usagef("%s -: results go to a file, not to the standard output; name one", flag)
+	}
 	switch at, err := os.Stat(path); {
 	case err == nil && at.IsDir():
 		return usagef("%s %s is a folder; name a file in it", flag, path)
+	case err == nil && !at.Mode().IsRegular(): // which a rename would replace
+		return usagef("%s %s is no regular file", flag, path)
 	case err == nil && !force:
 		return usagef("%s is there already; take another file or --force", path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

@@ -102,6 +102,9 @@ func (c *perfettoCommand) run(ctx context.Context, g *Global, args []string) err
 	if c.From < 0 || c.To < 0 || c.To > 0 && c.To <= c.From {
 		return usagef("--from %v --to %v: want 0 <= from < to", c.From, c.To)
 	}
+	if !c.open && (c.listen != perfettoAddress || c.urlFile != "") {
+		return usagef("--listen and --url-file need --open")
+	}
 	if err := c.chooseOutput(inputs); err != nil {
 		return err
 	}
