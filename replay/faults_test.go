@@ -193,6 +193,10 @@ func TestInterruptKeepsWhatWasDone(t *testing.T) {
 			if run.Status != report.RunInterrupted || run.Requests.Completed != test.completed || run.Requests.Unfinished != 5-test.completed {
 				t.Errorf("%s, %+v; want %d completed", run.Status, run.Requests, test.completed)
 			}
+			said := strings.Join(run.Warnings, "; ")
+			if cut := strings.Contains(said, "requests cut off when the replay ended: 1;"); cut != (test.completed == 1) || strings.Contains(said, "failed") {
+				t.Errorf("warnings are %q", said)
+			}
 		})
 	}
 }

@@ -54,7 +54,7 @@ func TestRecordedCancellations(t *testing.T) {
 			if row.Status != report.Completed || row.Output != test.events || line.Cancelled != test.cancel || len(serverDoubts(result)) > 0 {
 				t.Errorf("row %+v, line %+v, doubts %q", row, line, r.Replay.Doubts)
 			}
-			if said := strings.Contains(strings.Join(r.Warnings, "; "), "1 requests were cancelled by the client"); said != test.cancel {
+			if said := strings.Contains(strings.Join(r.Warnings, "; "), "requests cancelled by the client, as in the recording: 1;"); said != test.cancel {
 				t.Errorf("warnings are %q", r.Warnings)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsim/agentsim/replay/client"
 	"github.com/agentsim/agentsim/replay/plan"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
@@ -220,7 +221,7 @@ func (r *Result) warnings() []string {
 		add("%d answers do not tell their output tokens: events of the stream are counted instead", n)
 	}
 	if r.cancelled > 0 {
-		add("%d requests were cancelled by the client, as in the recording: they count as completed, with the tokens that came", r.cancelled)
+		add("requests cancelled by the client, as in the recording: %d; they count as completed, with the tokens that came", r.cancelled)
 	}
 	if p := r.perEvent(); p > maxPerEvent {
 		add("events hold %.2f tokens each: gaps between tokens are not known, only their mean (TPOT)", p)
@@ -244,7 +245,11 @@ func (r *Result) warnings() []string {
 		add("%s", r.unsent())
 	}
 	for _, f := range r.failures {
-		add("%d requests failed: %s: %s", f.Count, f.Kind, f.Example)
+		if f.Kind == string(client.FailStopped) {
+			add("requests cut off when the replay ended: %d; they count as unfinished", f.Count)
+		} else {
+			add("failed requests: %d, %s: %s", f.Count, f.Kind, f.Example)
+		}
 	}
 	return w
 }
