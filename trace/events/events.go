@@ -9,6 +9,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -175,6 +176,8 @@ func (h *Header) check() error {
 		return fmt.Errorf("schema is %.40q, want %q", h.Schema, Schema)
 	case len(h.Workers) > maxWorkers:
 		return fmt.Errorf("%d workers are more than %d", len(h.Workers), maxWorkers)
+	case h.EpochMs < 0 || h.EpochMs > math.MaxInt64/int64(2*time.Millisecond):
+		return fmt.Errorf("epoch_unix_ms is %d: not a Unix time in milliseconds", h.EpochMs)
 	}
 	return nil
 }

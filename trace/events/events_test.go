@@ -214,6 +214,8 @@ func TestBadHeaders(t *testing.T) {
 		{"another schema", `{"schema":"dynamo.request.trace.v1"}`, `schema is "dynamo.request.trace.v1", want "agentsim.events.v1"`},
 		{"torn", `{"schema":"agentsim.ev`, "no header"},
 		{"too many workers", `{"schema":"agentsim.events.v1","workers":[{}` + strings.Repeat(",{}", maxWorkers) + `]}`, "workers are more than"},
+		{"no time", `{"schema":"agentsim.events.v1","epoch_unix_ms":-9223372036854775808}`, "not a Unix time"},
+		{"no time either", `{"schema":"agentsim.events.v1","epoch_unix_ms":9223372036854775807}`, "not a Unix time"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.events.jsonl")
