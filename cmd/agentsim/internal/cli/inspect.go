@@ -12,6 +12,7 @@ import (
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/inspect"
+	"github.com/agentsim/agentsim/trace/report"
 )
 
 // inspectCommand is the flags of `agentsim inspect`.
@@ -86,7 +87,7 @@ func (c *inspectCommand) run(ctx context.Context, g *Global, args []string) erro
 		err = c.showTrace(ctx, g, capture, args)
 	}
 	if err == nil && capture.Read.LostRows > 0 {
-		return untrusted("page", []string{fmt.Sprintf("%d rows of the trace were lost", capture.Read.LostRows)}, c.strict)
+		return untrusted("page", []string{report.RowsLost(capture.Read.LostRows)}, c.strict)
 	}
 	return err
 }
