@@ -57,6 +57,7 @@ type reply struct {
 	body       string // of an answer that was not streamed
 	text       string
 	reasoning  string
+	calls      []wire.ToolCall // with their arguments joined
 	tokens     []uint32
 	prompt     []uint32
 	events     int // that generate
@@ -138,6 +139,14 @@ func send(ctx context.Context, url, path, body string, headers ...string) (*repl
 func (r *reply) take(c *wire.Chunk) {
 	r.text += c.Text
 	r.reasoning += c.Reasoning
+	for _, part := range c.ToolCalls {
+		if part.Name != "" {
+			r.calls = append(r.calls, wire.ToolCall{Index: part.Index, ID: part.ID, Name: part.Name})
+		}
+		if n := len(r.calls); n > 0 {
+			r.calls[n-1].Arguments += part.Arguments
+		}
+	}
 	r.tokens = append(r.tokens, c.TokenIDs...)
 	r.prompt = append(r.prompt, c.PromptTokenIDs...)
 	r.usage.Update(c.Usage)

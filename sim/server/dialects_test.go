@@ -63,6 +63,22 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// The arguments of a tool call are a JSON object, which the SDKs of OpenAI and Anthropic parse, streamed and whole.
+func TestArgumentsOfToolCallsParse(t *testing.T) {
+	_, url := start(t, deployment(), Options{TimeScale: 1000})
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+		for _, fault := range []string{"tool-calls", "tool-calls;group:4", "tool-calls;reasoning", "tool-calls;finish-apart"} {
+			for _, more := range []string{"", "," + streamed, `,"min_tokens":1,"max_tokens":1`, `,"stop":["o","e"],` + streamed} {
+				r := ask(t, url, path, `{"messages":[{"role":"user","content":"a"}],"seed":4,"max_tokens":8,"ignore_eos":true`+more+`}`, HeaderFault, fault)
+				var arguments map[string]string
+				if len(r.calls) != 1 || json.Unmarshal([]byte(r.calls[0].Arguments), &arguments) != nil || len(arguments) != 1 || r.text != "" {
+					t.Errorf("%s with fault %s%s: calls %+v, text %q", path, fault, more, r.calls, r.text)
+				}
+			}
+		}
+	}
+}
+
 // An answer ends with the token that completes a stop string, and its text before it; not within min_tokens.
 func TestStopStrings(t *testing.T) {
 	_, url := start(t, deployment(), Options{TimeScale: 1000})

@@ -24,6 +24,7 @@ type writer struct {
 	text    strings.Builder
 	thought strings.Builder
 	begun   bool
+	called  bool // a tool call was begun
 	ended   bool
 	// events writes those of Messages.
 	events wire.MessageEvents
@@ -115,12 +116,8 @@ func (o *writer) chunkOf() wire.Chunk {
 	c := wire.Chunk{Text: o.text.String(), Reasoning: o.thought.String()}
 	o.text.Reset()
 	o.thought.Reset()
-	if o.toolCalls && o.Dialect != wire.Completions {
-		call := wire.ToolCall{Arguments: c.Text}
-		if o.n == len(o.group) { // the first
-			call.ID, call.Name = "call_"+o.ID, "run"
-		}
-		c.Text, c.ToolCalls = "", []wire.ToolCall{call}
+	if o.toolCalls && o.Dialect != wire.Completions && (c.Text != "" || o.n == int(o.stream.request.Output)) {
+		c.Text, c.ToolCalls = "", []wire.ToolCall{o.call(c.Text)}
 	}
 	if o.body.ReturnTokenIDs {
 		c.TokenIDs = o.group
@@ -133,6 +130,20 @@ func (o *writer) chunkOf() wire.Chunk {
 	}
 	o.group = o.group[:0]
 	return c
+}
+
+// call is a part of a tool call. The arguments are a JSON object, as clients expect, with the words of the answer in it.
+func (o *writer) call(words string) wire.ToolCall {
+	var part wire.ToolCall
+	if !o.called {
+		o.called = true
+		part = wire.ToolCall{ID: "call_" + o.ID, Name: "run", Arguments: `{"command":"`}
+	}
+	part.Arguments += words
+	if o.n == int(o.stream.request.Output) {
+		part.Arguments += `"}`
+	}
+	return part
 }
 
 func (o *writer) finish() string {
