@@ -72,12 +72,13 @@ demo-record: build
 closing-loop:
 	CLOSING_LOOP=1 go test ./replay -run '^TestClosingLoop$$' -count=1 -v -timeout 15m
 
-## interop: compare with NVIDIA's aisimulate and AIPerf and Hugging Face's tokenizers, and take tool events from pyzmq, all from PyPI, in 5 minutes; skipped with a reason where python3 or PyPI is missing
+## interop: compare with NVIDIA's aisimulate and AIPerf and Hugging Face's tokenizers, take tool events from pyzmq, record the SDKs of OpenAI and Anthropic, all from PyPI, in 5 minutes; skipped with a reason where python3 or PyPI is missing
 interop:
 	interop/run.sh aisimulate
 	interop/run.sh aiperf
 	interop/run.sh tokenizers
 	interop/run.sh pyzmq
+	interop/run.sh sdks
 
 .PHONY: help build test lint bench accuracy profiles shapes fuzz proto demo demo-record closing-loop interop
 .DEFAULT_GOAL := help

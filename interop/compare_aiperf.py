@@ -28,11 +28,11 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import tokenizers
 import traces
+from programs import ProgramError, serving
 
 MODEL = "llama-3.3-70b"  # slow enough that what a client adds is a small share
 DEPLOYMENT = ["--model", MODEL, "--tp", "4", "--workers", "1"]
@@ -48,10 +48,6 @@ ENDPOINT_LIMIT = 100  # seconds after which no further pair of runs begins, if t
 FEWEST = 3
 
 Figures = dict[str, float]  # by name of the metric
-
-
-class ProgramError(Exception):
-    """A program that was compared did not end well."""
 
 
 def run(command: list[str], folder: Path, **env: str) -> None:
@@ -72,29 +68,9 @@ def run(command: list[str], folder: Path, **env: str) -> None:
         raise ProgramError(f"{' '.join(command)}\nexit code {code}: {log.read_text(errors='replace')[-3000:]}")
 
 
-@contextlib.contextmanager
-def server(agentsim: str, folder: Path) -> Iterator[str]:
-    """Serves the deployment on a free port and yields its URL."""
-    file = folder / "url"
-    with (folder / "serve.txt").open("wb") as log:
-        process = subprocess.Popen(
-            [agentsim, "serve", *DEPLOYMENT, "--listen", "127.0.0.1:0", "--url-file", str(file)], stderr=log
-        )
-        try:
-            for _ in range(1000):
-                if file.exists() or process.poll() is not None:
-                    break
-                time.sleep(0.01)
-            if not file.exists():
-                raise ProgramError(f"agentsim serve does not answer: {(folder / 'serve.txt').read_text()}")
-            yield file.read_text().strip()
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+def server(agentsim: str, folder: Path) -> contextlib.AbstractContextManager[str]:
+    """Serves the deployment."""
+    return serving([agentsim, "serve", *DEPLOYMENT], folder)
 
 
 def template_tokens(agentsim: str, folder: Path) -> int:

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import traces
+from programs import ProgramError
 
 BLOCK = 16  # tokens per KV block
 PREFILL_MS, DECODE_MS = 10, 5
@@ -109,10 +110,6 @@ class Result:
     def total(self, field: str) -> int:
         """Sums one field of all requests."""
         return sum(getattr(r, field) for r in self.requests.values())
-
-
-class ProgramError(Exception):
-    """A program that was compared did not end well."""
 
 
 def run(command: list[str], *, doubts: bool = False) -> float:
