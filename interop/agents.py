@@ -67,7 +67,8 @@ class Call:
     input: int  # tokens
     output: int
     seen: list[Json]  # the answer, or its events
-    broken: bool = False  # the client had enough: the server may have sent more
+    exact: bool  # the server tells the recorder the tokens of such a prompt
+    broken: bool  # the client had enough: the server may have sent more
 
 
 class Agents:
@@ -85,9 +86,17 @@ class Agents:
         self.openai.close()
         self.anthropic.close()
 
-    def note(self, session: Session, counts: tuple[int, int], seen: Iterable[Any], *, broken: bool = False) -> None:
+    def note(
+        self,
+        session: Session,
+        counts: tuple[int, int],
+        seen: Iterable[Any],
+        *,
+        exact: bool = False,
+        broken: bool = False,
+    ) -> None:
         """Counts a call."""
-        self.calls.append(Call(session, *counts, [plain(one.model_dump()) for one in seen], broken))
+        self.calls.append(Call(session, *counts, [plain(one.model_dump()) for one in seen], exact, broken))
 
     def tokens(self, **prompt: Any) -> int:
         """Asks the server how many tokens a prompt has."""
@@ -109,7 +118,7 @@ class Agents:
         options["extra_headers"] = headers(session, tool) | more
         if not stream:
             answer = self.openai.chat.completions.create(**options)
-            self.note(session, (answer.usage.prompt_tokens, answer.usage.completion_tokens), [answer])
+            self.note(session, (answer.usage.prompt_tokens, answer.usage.completion_tokens), [answer], exact=True)
         else:
             if usage:
                 options["stream_options"] = {"include_usage": True}
@@ -121,7 +130,7 @@ class Agents:
             else:
                 generated = sum(e.type == "chunk" and generates(e.chunk) for e in seen)
                 counts = self.tokens(messages=history, tools=TOOLS), generated
-            self.note(session, counts, seen)
+            self.note(session, counts, seen, exact=True)
         message = answer.choices[0].message
         history.append(message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
         for call in message.tool_calls or []:
@@ -138,7 +147,7 @@ class Agents:
         }
         if not stream:
             answer = self.openai.completions.create(**options)
-            self.note(session, (answer.usage.prompt_tokens, answer.usage.completion_tokens), [answer])
+            self.note(session, (answer.usage.prompt_tokens, answer.usage.completion_tokens), [answer], exact=True)
             return answer.choices[0].text
         if usage:
             options["stream_options"] = {"include_usage": True}
@@ -148,7 +157,7 @@ class Agents:
             counts = told.prompt_tokens, told.completion_tokens
         else:
             counts = len(prompt) if isinstance(prompt, list) else self.tokens(prompt=prompt), sum(map(bool, texts))
-        self.note(session, counts, seen)
+        self.note(session, counts, seen, exact=True)
         return "".join(texts)
 
     def message(self, session: Session, history: list[Json], *, stream: bool = False, tool: bool = False) -> None:

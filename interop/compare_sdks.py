@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import subprocess
 import sys
@@ -111,6 +112,27 @@ def rows_apart(calls: list[Call], rows: list[Json]) -> list[str]:
     return found
 
 
+def hits_apart(calls: list[Call], rows: list[Json]) -> list[str]:
+    """Says where the hashes of a prompt share another prefix with earlier ones than the server found in its KV cache.
+
+    The cache has full blocks, of answers too but for the last token, and never gives a whole prompt.
+    """
+    found = []
+    known: set[int] = set()
+    for i, (call, row) in enumerate(zip(calls, rows)):
+        request = row["request"]
+        hashes, input = request["replay"]["input_sequence_hashes"], request["input_tokens"]
+        if call.exact:
+            hit = BLOCK * len(list(itertools.takewhile(known.__contains__, hashes[: (input - 1) // BLOCK])))
+            if hit != request["cached_tokens"]:
+                found.append(
+                    f"call {i} of {call.session.id}: {request['cached_tokens']} tokens cached, hashes of {hit}"
+                )
+        computed = (input + request["output_tokens"] - 1) // BLOCK
+        known.update(hashes[: input // BLOCK], request["agentsim"].get("completion_sequence_hashes", [])[:computed])
+    return found
+
+
 def text_in(folder: Path) -> list[str]:
     """Says which files hold text that nobody may read there."""
     found = []
@@ -191,6 +213,7 @@ def main() -> int:
                     answers_apart(direct, proxied),
                 ),
                 ("requests, lengths and sessions are those that the clients counted", rows_apart(proxied, rows)),
+                ("prompts share the blocks that the server found cached", hits_apart(proxied, rows)),
                 ("no prompt and no credential is in a file", text_in(folder)),
                 ("agentsim validate has nothing to say", validation(args.agentsim, folder)),
                 ("agentsim predict takes the trace", prediction(args.agentsim, folder)),
