@@ -67,7 +67,7 @@ class Call:
     input: int  # tokens
     output: int
     seen: list[Json]  # the answer, or its events
-    exact: bool  # the server tells the recorder the tokens of such a prompt
+    exact: bool  # the recorder knows which blocks of the prompt the server's cache has
     broken: bool  # the client had enough: the server may have sent more
 
 
@@ -223,7 +223,7 @@ class Agents:
         else:
             answer = self.openai.responses.create(**options)
             seen = [answer]
-        self.note(session, (answer.usage.input_tokens, answer.usage.output_tokens), seen)
+        self.note(session, (answer.usage.input_tokens, answer.usage.output_tokens), seen, exact=previous != "")
         return answer
 
     def work(self) -> None:

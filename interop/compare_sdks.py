@@ -23,11 +23,10 @@ from typing import Any
 
 import responses
 from agents import MODEL, SECRET, STALLS, Agents, Call
-from compare_aisimulate import Scenario, deployment, run_agentsim, run_aisimulate
+from compare_aisimulate import BLOCK, Scenario, deployment, run_agentsim, run_aisimulate
 from programs import ProgramError, serving
 from traces import Trace
 
-BLOCK = 16  # tokens per block hash
 KV_BLOCKS = 60_000
 
 Json = dict[str, Any]

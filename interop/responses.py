@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Json = dict[str, Any]
+BLOCK = 16  # tokens per block of its cache, which has the response that a request goes on from
 WORDS = ("one ", "two ", "three ", "and four")
 
 
@@ -23,8 +24,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         body = json.loads(raw)
-        self.server.served += 1
-        events = list(answer(body, self.server.served, len(raw) // 4))
+        kept = self.server.kept
+        before = kept.get(body.get("previous_response_id"), 0)
+        events = list(answer(body, len(kept) + 1, before + len(raw) // 4, max(before - 1, 0) // BLOCK * BLOCK))
+        done = events[-1]["response"]
+        kept[done["id"]] = done["usage"]["total_tokens"]
         self.send_response(200)
         self.send_header("Connection", "close")
         if body.get("stream"):
@@ -36,13 +40,13 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(json.dumps(events[-1]["response"]).encode())
+            self.wfile.write(json.dumps(done).encode())
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing."""
 
 
-def answer(body: Json, number: int, input: int) -> Iterator[Json]:
+def answer(body: Json, number: int, input: int, cached: int) -> Iterator[Json]:
     """Makes the events of an answer; the last has all of it."""
     response: Json = {
         "id": f"resp_{number}",
@@ -93,7 +97,7 @@ def answer(body: Json, number: int, input: int) -> Iterator[Json]:
     yield {"type": "response.output_item.done", "output_index": 0, "item": item}
     usage = {
         "input_tokens": input,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": cached},
         "output_tokens": 7,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": input + 7,
@@ -108,7 +112,7 @@ def answer(body: Json, number: int, input: int) -> Iterator[Json]:
 def serving() -> Iterator[str]:
     """Serves on a free port and yields the URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.served = 0
+    server.kept = {}  # tokens of prompt and answer by the id of a response
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -33,7 +33,7 @@ type identified struct {
 	input    int // tokens of the prompt
 	prompt   []uint64
 	answered []uint64
-	// private tells that the prompt is not known: then its blocks are those of no other.
+	// private tells that the prompt, or what is new of it, is not known: then its blocks are those of no other.
 	private bool
 }
 
@@ -47,10 +47,16 @@ func (b *blocks) of(e *exchange, c *wire.Conversation, s *place, input, output i
 	var found identified
 	if prompt, answer := b.tokens(e, c, s); len(prompt) > 0 {
 		found = b.exact(e, prompt, answer, input, output)
-	} else if s == nil || c.Preamble == "" && len(c.Items) == 0 {
+	} else if s != nil && c.Previous != "" && input > 0 {
+		found = b.goOn(e, c, s, input, output)
+	} else if s == nil || c.Previous != "" || c.Preamble == "" && len(c.Items) == 0 {
 		found = b.unknown(e, input)
 	} else {
 		found = b.estimate(e, c, s, input, output)
+	}
+	if s != nil && e.dialect == wire.Responses {
+		<-s.after
+		s.end(e.answer.id, found, input, output)
 	}
 	if b.key != nil {
 		b.key.Apply(found.prompt)
@@ -66,7 +72,7 @@ func (b *blocks) tokens(e *exchange, c *wire.Conversation, s *place) (prompt, an
 		prompt, answer = c.Tokens, e.answer.output
 	case len(e.answer.prompt) > 0:
 		prompt, answer = e.answer.prompt, e.answer.output
-	case s == nil:
+	case s == nil || c.Previous != "":
 	case b.tokenizer != nil:
 		text, length := c.Prompt(e.answer.item())
 		prompt = b.tokenizer.Encode(text[:length])
@@ -124,6 +130,30 @@ func (b *blocks) estimate(e *exchange, c *wire.Conversation, s *place, input, ou
 	return found
 }
 
+// goOn identifies the blocks of a prompt whose beginning the server keeps: those that the response before it filled, where that
+// is the session's latest, and behind them blocks of its own.
+func (b *blocks) goOn(e *exchange, c *wire.Conversation, s *place, input, output int) identified {
+	<-s.after
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var before []uint64
+	if r := &s.response; r.key == responseKey(c.Previous) && r.tokens <= input {
+		before = r.blocks[:min(r.tokens/b.size, len(r.blocks))]
+	}
+	found := identified{input: input, prompt: b.lengthen(before, e.id, input), private: true}
+	if output > 0 && len(found.prompt) > 0 {
+		found.answered = b.lengthen(found.prompt[:input/b.size], e.id+" answered", input+output)
+	}
+	return found
+}
+
+// lengthen returns the blocks of n tokens that begin with the given ones, and go on with those that only an id has.
+func (b *blocks) lengthen(blocks []uint64, id string, n int) []uint64 {
+	own := b.estimator("").Prompt().Blocks(id, n)
+	copy(own, blocks)
+	return own
+}
+
 // bytesPerToken is that of an unknown text.
 const bytesPerToken = 4
 
@@ -132,7 +162,7 @@ func (b *blocks) unknown(e *exchange, input int) identified {
 	if input == 0 {
 		input = int(min(max(e.size/bytesPerToken, 1), maxTokens))
 	}
-	return identified{input: input, prompt: b.estimator("").Prompt().Blocks(e.id, input), private: true}
+	return identified{input: input, prompt: b.lengthen(nil, e.id, input), private: true}
 }
 
 func (b *blocks) estimator(model string) *hash.Estimator {

@@ -3,6 +3,7 @@ package recorder
 import (
 	"container/list"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,6 +42,16 @@ type session struct {
 	mu sync.Mutex // of what follows
 	// prompts cuts its prompts into blocks where there is no tokenizer: one for each model, of which a session has few.
 	prompts map[*hash.Estimator]*hash.Prompt
+	// response is its latest, where it is one of OpenAI's, which a later request may name in the place of what it holds.
+	response response
+}
+
+// response is what the server keeps of a prompt and its answer: the blocks, before a key is applied, and how many tokens are in
+// them.
+type response struct {
+	key    chainKey
+	blocks []uint64
+	tokens int
 }
 
 func newSessions(limit int) *sessions {
@@ -186,6 +197,17 @@ func (s *session) prompt(e *hash.Estimator) *hash.Prompt {
 		s.prompts[e] = p
 	}
 	return p
+}
+
+// end remembers a response and its blocks: with its answer, where those are known.
+func (s *session) end(id string, found identified, input, output int) {
+	kept := response{responseKey(id), slices.Clone(found.prompt), input}
+	if found.answered != nil {
+		kept = response{responseKey(id), slices.Clone(found.answered), input + output}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.response = kept
 }
 
 func (s *session) clonePrompts() map[*hash.Estimator]*hash.Prompt {

@@ -113,3 +113,43 @@ func TestUpstreamWithoutTokens(t *testing.T) {
 		t.Errorf("asked %d times, want once", asked.Load())
 	}
 }
+
+// A request that names a response of OpenAI in the place of what came before shares the blocks of that response and its answer,
+// and no others: its own text alone is not its prompt.
+func TestBlocksBehindPreviousResponse(t *testing.T) {
+	key, err := hash.NewKey([]byte(strings.Repeat("k", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Options){
+		"estimate": nil, "keyed": func(o *Options) { o.Key = key }, "tokenizer": func(o *Options) { o.Tokenizer = lettersTokenizer(t) },
+	} {
+		served := 0
+		p := newProxied(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"object":"response","id":"r%d","status":"completed","output":[{"type":"message","content":[{"text":"abcdef"}]}],"usage":{"input_tokens":%d,"output_tokens":6}}`,
+				served, 10+12*served)
+			served++
+		}, change)
+		for n, previous := range []string{"", "r0", "r1", "r0"} {
+			post(t, p.url+"/v1/responses", fmt.Sprintf(`{"previous_response_id":%q,"input":"go on and on"}`, previous), wire.HeaderSession, "s")
+			for !func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.rows) > n }() {
+			}
+		}
+		var last trace.Hashes
+		for n, r := range p.wait(t, 4) {
+			got, filled := r.Request.Replay.Hashes, 4+3*(n-1) // blocks of the 16 and 28 tokens of the responses before
+			if n == 0 || n == 3 {                             // goes on from a response that is not the latest
+				filled = 0
+			}
+			if len(got) != (10+12*n+3)/4 || filled > 0 && !slices.Equal(got[:filled], last[:filled]) || n > 0 && slices.Contains(last, got[filled]) {
+				t.Errorf("%s: prompt %d has blocks %v, want %d of %v", name, n, got, filled, last)
+			}
+			if last = r.Request.Agentsim.CompletionHashes; len(last) != (16+12*n+3)/4 {
+				t.Errorf("%s: %d blocks with answer %d", name, len(last), n)
+			}
+			if told := slices.Contains(r.Request.Agentsim.Inferred, "input_sequence_hashes"); told != (n > 0) {
+				t.Errorf("%s: prompt %d is told to be known: %v", name, n, !told)
+			}
+		}
+	}
+}
