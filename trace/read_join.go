@@ -166,6 +166,10 @@ func (r *ReadReport) Add(o *ReadReport) {
 	r.LostBytes += o.LostBytes
 	r.Duplicates += o.Duplicates
 	r.Dropped += o.Dropped
+	for why, rows := range o.Skipped {
+		r.skip(why, rows)
+		r.SkippedRows -= rows // counted above
+	}
 	for _, w := range o.Warnings {
 		r.Warn(w)
 	}

@@ -218,6 +218,9 @@ func (t *Turn) setExtension(x *Extension) {
 	if n := x.ReasoningTokens; n != nil && *n >= 0 && *n <= int64(t.Output) {
 		t.Reasoning = int32(*n)
 	}
+	if x.Status == "" { // else these are of what the run simulated or replayed
+		t.Inferred |= fieldsNamed(x.Inferred)
+	}
 	switch x.Status {
 	case "rejected", "failed", "unfinished":
 		t.Status = cmp.Or(t.Status, "error")

@@ -10,7 +10,10 @@
 // turn waits for which. Compile adds what follows from the block hashes: which prompt tokens are shared.
 package trace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // NoTime marks a time or duration that the source does not tell.
 const NoTime time.Duration = -1 << 63
@@ -203,13 +206,24 @@ const (
 	FieldModel
 	FieldGap
 	FieldCut
+	FieldInput
+	FieldTextHashes   // hashes of the prompt, made from its text
+	FieldCachedHashes // hashes of the prompt, made so that it shares what was found in the cache
+	FieldParent       // of the turn's session
+	FieldToolEnd      // of a tool that the turn called
 )
+
+// fieldNames are the names of the fields, in the order of their bits.
+var fieldNames = [...]string{"start", "end", "output_tokens", "session", "model", "gap", "history", "input_tokens",
+	"hashes_from_text", "hashes_from_cached", "parent", "tool_end"}
 
 // ReadReport counts what a reader met. Only problems are listed, the first few of each kind.
 type ReadReport struct {
 	Files, Lines, Calls, Tools int
 	// SkippedRows counts complete rows that are not calls or tools (payload rows, unknown event types).
 	SkippedRows int
+	// Skipped counts those of SkippedRows for which there is a reason, by the reason.
+	Skipped map[string]int
 	// LostRows counts rows that could not be read, and those that the recorder says it lost; LostBytes the bytes of damaged gzip members and torn lines.
 	LostRows  int
 	LostBytes int64
@@ -232,13 +246,34 @@ func (r *ReadReport) Warn(msg string) {
 	r.Warnings = append(r.Warnings, msg)
 }
 
+// Skip counts a complete row that is neither a call nor a tool, and says why.
+func (r *ReadReport) Skip(why string) { r.skip(why, 1) }
+
+func (r *ReadReport) skip(why string, rows int) {
+	if r.Skipped == nil {
+		r.Skipped = map[string]int{}
+	}
+	r.Skipped[why] += rows
+	r.SkippedRows += rows
+}
+
 // Names returns the names of the fields in the set, in a fixed order.
 func (f Fields) Names() []string {
 	var names []string
-	for i, name := range [...]string{"start", "end", "output_tokens", "session", "model", "gap", "history"} {
+	for i, name := range fieldNames {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// fieldsNamed returns the set of the named fields; other names are left out.
+func fieldsNamed(names []string) (f Fields) {
+	for _, name := range names {
+		if i := slices.Index(fieldNames[:], name); i >= 0 {
+			f |= 1 << i
+		}
+	}
+	return f
 }

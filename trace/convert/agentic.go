@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
@@ -10,6 +11,14 @@ import (
 
 // maxWaits bounds the dependencies of one row.
 const maxWaits = 1 << 16
+
+// agentic reads agentic Mooncake.
+func (in input) agentic() (*trace.Capture, error) { return in.mooncakeRows(FormatAgentic) }
+
+func isAgentic(l *look) bool {
+	return strings.HasPrefix(l.keys["schema"], "dynamo.agentic_mooncake") ||
+		l.has("request_id") && l.hasAny("wait_for", "dependencies", "tool_wait_ms", "request_kind")
+}
 
 // readWaitFor reads wait_for of agentic Mooncake v1: the ids of requests whose end is waited for.
 func (r *mooncakeRow) readWaitFor(s *scanner) {

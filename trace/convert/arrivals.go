@@ -61,6 +61,14 @@ type arrivalPart struct {
 	dated, undated *trace.Turn // the first row with a date, and the first with seconds
 }
 
+func isArrivals(l *look) bool {
+	if l.columns == nil {
+		return l.has("time", "input", "output")
+	}
+	_, err := csvColumns(l.text)
+	return err == nil
+}
+
 // arrivals reads lists of arrivals: each row is a session of one call, with no known prefix. Times are seconds, or
 // dates such as Azure's 2023-11-16 18:17:03.9799600.
 func (in input) arrivals() (*trace.Capture, error) {

@@ -122,7 +122,11 @@ func TestDetect(t *testing.T) {
 		{"{", ""},
 		{"\x00\x01", ""},
 	} {
-		if got := detect([]byte(c.head)); got != c.want {
+		got := ""
+		if f := detect([]byte(c.head)); f != nil {
+			got = f.Name
+		}
+		if got != c.want {
 			t.Errorf("%q looks like %q, want %q", c.head, got, c.want)
 		}
 	}

@@ -44,7 +44,14 @@ type mooncakePart struct {
 
 // mooncake reads the Mooncake family. Rows with a session_id follow one another: a row begins delay after the end of
 // the row before or, where only timestamps are told, not before it ends and at the recorded distance from its start.
-func (in input) mooncake(format string) (*trace.Capture, error) {
+func (in input) mooncake() (*trace.Capture, error)      { return in.mooncakeRows(FormatMooncake) }
+func (in input) mooncakeDelta() (*trace.Capture, error) { return in.mooncakeRows(FormatMooncakeDelta) }
+
+func isMooncake(l *look) bool {
+	return l.hasAny("hash_ids", "input_length", "output_length") && !isAgentic(l)
+}
+
+func (in input) mooncakeRows(format string) (*trace.Capture, error) {
 	c := &trace.Capture{Format: format, Resolution: time.Millisecond, SharedClock: true}
 	j := &mooncakeJoiner{Joiner: trace.NewJoiner(c), format: format, blockSize: int32(in.opts.BlockSize),
 		fixed: in.opts.BlockSize > 0, last: map[string]*mooncakeRow{}, sessions: map[string]*trace.Session{}, byID: map[string]*trace.Turn{}}

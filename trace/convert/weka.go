@@ -49,6 +49,8 @@ type wekaPart struct {
 	read          trace.ReadReport
 }
 
+func isWeka(l *look) bool { return l.keys["requests"] == "[" }
+
 // weka reads WEKA conversations. Times are seconds with a resolution of one second; files have no common clock.
 // Calls without api_time (streams that were not closed) end after their ttft, else after as long as their output
 // takes at the file's median speed.
