@@ -7,9 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/goccy/go-json"
 )
 
 // maxDepth bounds how deep JSON values may nest.
@@ -147,45 +146,142 @@ func (s *scanner) literal(want string) {
 
 // text reads a string. The bytes are part of the scanned text unless the string has escapes.
 func (s *scanner) text() []byte {
-	if s.expect('"'); s.err != nil {
-		return nil
+	raw, escaped := s.raw()
+	if escaped {
+		return appendUnescaped(make([]byte, 0, len(raw)), raw)
 	}
-	start := s.pos
-	for s.pos < len(s.data) {
-		switch c := s.data[s.pos]; {
-		case c == '"':
-			s.pos++
-			return s.data[start : s.pos-1]
-		case c == '\\':
-			return s.escaped(start)
-		case c < ' ':
-			s.fail("control character in a string")
-			return nil
-		}
-		s.pos++
-	}
-	s.fail("string is cut off")
-	return nil
+	return raw
 }
 
-// escaped reads the string that begins at start-1 and has an escape at pos.
-func (s *scanner) escaped(start int) []byte {
-	for s.pos < len(s.data) && s.data[s.pos] != '"' {
-		if s.data[s.pos] == '\\' {
+// appendText appends a string to dst, which is returned.
+func (s *scanner) appendText(dst []byte) []byte {
+	raw, escaped := s.raw()
+	if escaped {
+		return appendUnescaped(dst, raw)
+	}
+	return append(dst, raw...)
+}
+
+// special marks the bytes that end a run of plain ones in a string.
+var special = func() (special [256]bool) {
+	for c := range ' ' {
+		special[c] = true
+	}
+	special['"'], special['\\'] = true, true
+	return special
+}()
+
+// raw reads a string as it is written, and tells whether it has escapes.
+func (s *scanner) raw() (raw []byte, escaped bool) {
+	if s.expect('"'); s.err != nil {
+		return nil, false
+	}
+	start := s.pos
+	for {
+		for s.pos < len(s.data) && !special[s.data[s.pos]] {
 			s.pos++
 		}
-		s.pos++
+		if s.pos >= len(s.data) {
+			s.fail("string is cut off")
+			return nil, false
+		}
+		switch s.data[s.pos] {
+		case '"':
+			s.pos++
+			return s.data[start : s.pos-1], escaped
+		case '\\':
+			escaped = true
+			if !s.escape() {
+				return nil, false
+			}
+		default:
+			s.fail("control character in a string")
+			return nil, false
+		}
 	}
-	if s.pos >= len(s.data) {
+}
+
+// escape consumes an escape.
+func (s *scanner) escape() bool {
+	rest := s.data[s.pos+1:]
+	switch {
+	case len(rest) == 0:
 		s.fail("string is cut off")
-		return nil
+	case rest[0] != 'u':
+		if strings.IndexByte(`"\/bfnrt`, rest[0]) < 0 {
+			s.fail("string: invalid escape \\%c", rest[0])
+			break
+		}
+		s.pos += 2
+	case len(rest) < 5:
+		s.fail("string is cut off")
+	default:
+		if hex4(rest[1:]) < 0 {
+			s.fail("string: invalid escape %q", rest[:5])
+			break
+		}
+		s.pos += 6
 	}
-	s.pos++
-	var out string
-	if err := json.Unmarshal(s.data[start-1:s.pos], &out); err != nil {
-		s.fail("string: %w", err)
+	return s.err == nil
+}
+
+// hex4 reads four hexadecimal digits; -1 if they are not.
+func hex4(text []byte) (r rune) {
+	if len(text) < 4 {
+		return -1
 	}
-	return []byte(out)
+	for _, c := range text[:4] {
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case c|0x20-'a' <= 5:
+			c = c | 0x20 - 'a' + 10
+		default:
+			return -1
+		}
+		r = r<<4 + rune(c)
+	}
+	return r
+}
+
+// appendUnescaped appends what a string with valid escapes stands for.
+func appendUnescaped(dst, raw []byte) []byte {
+	for {
+		at := bytes.IndexByte(raw, '\\')
+		if at < 0 {
+			return append(dst, raw...)
+		}
+		dst = append(dst, raw[:at]...)
+		c := raw[at+1]
+		raw = raw[at+2:]
+		switch c {
+		case 'b':
+			dst = append(dst, '\b')
+		case 'f':
+			dst = append(dst, '\f')
+		case 'n':
+			dst = append(dst, '\n')
+		case 'r':
+			dst = append(dst, '\r')
+		case 't':
+			dst = append(dst, '\t')
+		case 'u':
+			r := hex4(raw)
+			raw = raw[4:]
+			if utf16.IsSurrogate(r) {
+				low := rune(-1)
+				if bytes.HasPrefix(raw, []byte(`\u`)) {
+					low = hex4(raw[2:])
+				}
+				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+					raw = raw[6:]
+				}
+			}
+			dst = utf8.AppendRune(dst, r)
+		default:
+			dst = append(dst, c)
+		}
+	}
 }
 
 // str reads a string, or null as "".
@@ -338,7 +434,7 @@ func (s *scanner) skipNested(depth int) {
 			s.skipNested(depth + 1)
 		}
 	case '"':
-		s.text()
+		s.raw()
 	case 't':
 		s.literal("true")
 	case 'f':
