@@ -21,6 +21,7 @@ const (
 	FormatAgentic       = "agentic-mooncake"
 	FormatWeka          = "weka"
 	FormatArrivals      = "arrivals"
+	FormatClaude        = "claude-code"
 )
 
 // Format is a trace format that Open knows.
@@ -43,6 +44,8 @@ var Formats = []Format{
 		detect: isAgentic, extends: FormatMooncake, reads: []string{FormatMooncake}, read: input.agentic},
 	{Name: FormatArrivals, Description: "arrival times and token counts: Azure and Vidur CSV, time,input,output in seconds (CSV or JSONL)",
 		detect: isArrivals, read: input.arrivals},
+	{Name: FormatClaude, Description: "Claude Code transcripts, with their subagents (a file, a project's folder, or all of them)",
+		detect: isClaude, tree: true, read: input.claude},
 	{Name: FormatDynamo, Description: "Dynamo request traces, dynamo.request.trace.v1 and dynamo.agent.trace.v1 (JSONL)",
 		detect: isDynamo, read: input.dynamo},
 	{Name: FormatMooncake, Description: "timestamp, input_length, output_length, hash_ids (JSONL)",
@@ -75,11 +78,9 @@ type Options struct {
 func Open(ctx context.Context, args []string, opts Options) (*trace.Capture, error) {
 	var want *Format
 	if opts.Format != "" {
-		i := slices.IndexFunc(Formats, func(f Format) bool { return f.Name == opts.Format })
-		if i < 0 {
+		if want = formatNamed(opts.Format); want == nil {
 			return nil, fmt.Errorf("unknown trace format %q; known are %s", opts.Format, formatNames())
 		}
-		want = &Formats[i]
 	}
 	if opts.BlockSize < 0 || opts.BlockSize > 1<<20 {
 		return nil, fmt.Errorf("block size %d: want 1 to %d tokens", opts.BlockSize, 1<<20)
@@ -130,6 +131,14 @@ func (in input) dynamo() (*trace.Capture, error) {
 
 func isDynamo(l *look) bool {
 	return strings.HasPrefix(l.keys["schema"], "dynamo.") && !isAgentic(l) || l.has("event_type") || l.keys["event"] == "{"
+}
+
+// formatNamed returns the format of a name, or nil.
+func formatNamed(name string) *Format {
+	if i := slices.IndexFunc(Formats, func(f Format) bool { return f.Name == name }); i >= 0 {
+		return &Formats[i]
+	}
+	return nil
 }
 
 func formatNames() string {

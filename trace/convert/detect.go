@@ -47,6 +47,9 @@ func detect(head []byte) *Format {
 		i := slices.IndexFunc(Formats, func(f Format) bool { return f.detect != nil && f.detect(l) })
 		if i >= 0 && (found == nil || Formats[i].extends == found.Name) {
 			found = &Formats[i]
+			if !slices.ContainsFunc(Formats, func(f Format) bool { return f.extends == found.Name }) {
+				break
+			}
 		}
 	}
 	return found

@@ -53,7 +53,8 @@ func find(args []string, stdin io.Reader, want *Format) (found []segment, others
 
 func findArg(arg string, stdin io.Reader, want *Format) (found []segment, others int, err error) {
 	segments, findErr := trace.Find([]string{arg}, stdin)
-	if found, err = lookInto(segments); err != nil {
+	looked := map[string]segment{}
+	if found, err = lookInto(segments, looked); err != nil {
 		return nil, 0, err
 	}
 	inTree := func(s segment) bool { return s.looks != nil && s.looks.tree && (want == nil || want == s.looks) }
@@ -68,7 +69,7 @@ func findArg(arg string, stdin io.Reader, want *Format) (found []segment, others
 	if segments, err = trace.Find(paths, nil); err != nil {
 		return nil, 0, err
 	}
-	all, err := lookInto(segments)
+	all, err := lookInto(segments, looked)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -79,15 +80,20 @@ func findArg(arg string, stdin io.Reader, want *Format) (found []segment, others
 	return logs, len(all) - len(logs), nil
 }
 
-// lookInto reads the first bytes of files.
-func lookInto(files []trace.Segment) ([]segment, error) {
+// lookInto reads the first bytes of files that were not looked into before.
+func lookInto(files []trace.Segment, looked map[string]segment) ([]segment, error) {
 	segments := make([]segment, len(files))
 	for i, f := range files {
+		if known, ok := looked[f.Path]; ok {
+			segments[i] = known
+			continue
+		}
 		head, err := f.Head(headSize)
 		if err != nil {
 			return nil, err
 		}
 		segments[i] = segment{f, head, detect(head)}
+		looked[f.Path] = segments[i]
 	}
 	return segments, nil
 }

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -162,67 +163,74 @@ func (s *scanner) appendText(dst []byte) []byte {
 	return append(dst, raw...)
 }
 
-// special marks the bytes that end a run of plain ones in a string.
-var special = func() (special [256]bool) {
-	for c := range ' ' {
-		special[c] = true
+// plain counts the bytes at the beginning of text that are neither quotes, backslashes nor control characters, and leaves
+// out up to eight. It looks at eight at a time: a byte of x is 0 where (x - 0x01…) & ^x has its high bit.
+func plain(text []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(text); n += 8 {
+		x := binary.LittleEndian.Uint64(text[n:])
+		quote, slash := x^(ones*'"'), x^(ones*'\\')
+		if ((quote-ones)&^quote|(slash-ones)&^slash|(x-ones*' ')&^x)&highs != 0 {
+			break
+		}
 	}
-	special['"'], special['\\'] = true, true
-	return special
-}()
+	return n
+}
 
 // raw reads a string as it is written, and tells whether it has escapes.
 func (s *scanner) raw() (raw []byte, escaped bool) {
 	if s.expect('"'); s.err != nil {
 		return nil, false
 	}
-	start := s.pos
-	for {
-		for s.pos < len(s.data) && !special[s.data[s.pos]] {
-			s.pos++
+	data, start := s.data, s.pos
+	for at := start; ; {
+		at += plain(data[at:])
+		for at < len(data) && data[at] != '"' && data[at] != '\\' && data[at] >= ' ' {
+			at++
 		}
-		if s.pos >= len(s.data) {
-			s.fail("string is cut off")
-			return nil, false
-		}
-		switch s.data[s.pos] {
-		case '"':
-			s.pos++
-			return s.data[start : s.pos-1], escaped
-		case '\\':
+		if at < len(data) && data[at] == '\\' {
 			escaped = true
-			if !s.escape() {
-				return nil, false
+			n, ok := escape(data[at+1:])
+			if at += 1 + n; ok {
+				continue
 			}
-		default:
-			s.fail("control character in a string")
-			return nil, false
 		}
+		s.pos = min(at, len(data))
+		switch {
+		case at >= len(data):
+			s.fail("string is cut off")
+		case data[at] == '"':
+			s.pos++
+			return data[start:at], escaped
+		case data[at] < ' ':
+			s.fail("control character in a string")
+		default:
+			s.fail("string: invalid escape %s", s.look())
+		}
+		return nil, false
 	}
 }
 
-// escape consumes an escape.
-func (s *scanner) escape() bool {
-	rest := s.data[s.pos+1:]
+// escape returns the length of the escape whose backslash precedes text; of one that is none, not ok, where it is wrong.
+func escape(text []byte) (n int, ok bool) {
 	switch {
-	case len(rest) == 0:
-		s.fail("string is cut off")
-	case rest[0] != 'u':
-		if strings.IndexByte(`"\/bfnrt`, rest[0]) < 0 {
-			s.fail("string: invalid escape \\%c", rest[0])
-			break
+	case len(text) == 0:
+		return 0, false
+	case text[0] == 'u':
+		switch {
+		case len(text) < 5:
+			return len(text), false
+		case hex4(text[1:]) < 0:
+			return 0, false
 		}
-		s.pos += 2
-	case len(rest) < 5:
-		s.fail("string is cut off")
-	default:
-		if hex4(rest[1:]) < 0 {
-			s.fail("string: invalid escape %q", rest[:5])
-			break
-		}
-		s.pos += 6
+		return 5, true
 	}
-	return s.err == nil
+	switch text[0] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 1, true
+	}
+	return 0, false
 }
 
 // hex4 reads four hexadecimal digits; -1 if they are not.
