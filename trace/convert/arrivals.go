@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -15,30 +16,34 @@ import (
 // maxHeader bounds the header of a CSV file, in bytes.
 const maxHeader = 4096
 
-// columns are the positions of the three fields of an arrival in a CSV row.
+// columns are the positions of the fields of an arrival in a CSV row; -1 is not there. The last three are BurstGPT's.
 type columns struct {
-	time, input, output int
-	header              []byte
+	time, input, output     int
+	session, elapsed, model int
+	header                  []byte
 }
 
-// arrivalNames are the known names of the three columns, in lower case: Azure's, Vidur's and the plain ones.
-var arrivalNames = map[string]func(*columns, int){
-	"timestamp": setTime, "arrived_at": setTime, "time": setTime,
-	"contexttokens": setInput, "num_prefill_tokens": setInput, "input": setInput,
-	"generatedtokens": setOutput, "num_decode_tokens": setOutput, "output": setOutput,
+// arrivalNames are the known names of the columns, in lower case: Azure's, Vidur's, BurstGPT's and the plain ones.
+var arrivalNames = map[string]func(*columns) *int{
+	"timestamp": timeColumn, "arrived_at": timeColumn, "time": timeColumn,
+	"contexttokens": inputColumn, "num_prefill_tokens": inputColumn, "request tokens": inputColumn, "input": inputColumn,
+	"generatedtokens": outputColumn, "num_decode_tokens": outputColumn, "response tokens": outputColumn, "output": outputColumn,
+	"session id":   func(c *columns) *int { return &c.session },
+	"elapsed time": func(c *columns) *int { return &c.elapsed },
+	"model":        func(c *columns) *int { return &c.model },
 }
 
-func setTime(c *columns, i int)   { c.time = i }
-func setInput(c *columns, i int)  { c.input = i }
-func setOutput(c *columns, i int) { c.output = i }
+func timeColumn(c *columns) *int   { return &c.time }
+func inputColumn(c *columns) *int  { return &c.input }
+func outputColumn(c *columns) *int { return &c.output }
 
 // csvColumns reads the header line of a CSV file.
 func csvColumns(head []byte) (columns, error) {
 	line, _, _ := bytes.Cut(bytes.TrimSpace(head[:min(len(head), maxHeader)]), []byte{'\n'})
-	c := columns{time: -1, input: -1, output: -1, header: bytes.TrimSpace(line)}
+	c := columns{time: -1, input: -1, output: -1, session: -1, elapsed: -1, model: -1, header: bytes.TrimSpace(line)}
 	for i, name := range splitRow(line) {
-		if set := arrivalNames[strings.ToLower(string(name))]; set != nil {
-			set(&c, i)
+		if column := arrivalNames[strings.ToLower(string(name))]; column != nil {
+			*column(&c) = i
 		}
 	}
 	if c.time < 0 || c.input < 0 || c.output < 0 {
@@ -70,9 +75,15 @@ func isArrivals(l *look) bool {
 }
 
 // arrivals reads lists of arrivals: each row is a session of one call, with no known prefix. Times are seconds, or
-// dates such as Azure's 2023-11-16 18:17:03.9799600.
+// dates such as Azure's 2023-11-16 18:17:03.9799600. BurstGPT's rows may name a session and say how long the call took;
+// one without an answer failed.
 func (in input) arrivals() (*trace.Capture, error) {
 	c := &trace.Capture{Format: FormatArrivals, Resolution: time.Microsecond, SharedClock: true}
+	for _, head := range in.heads {
+		if cols, err := csvColumns(head); err == nil && cols.elapsed >= 0 {
+			c.Resolution = time.Second // of BurstGPT's timestamps
+		}
+	}
 	join := trace.NewJoiner(c)
 	var dated, undated *trace.Turn
 	err := trace.MapLines(in.ctx, in.segments, in.opts.Progress, func(chunk trace.Chunk) (*arrivalPart, error) {
@@ -113,7 +124,7 @@ func parseArrivals(c trace.Chunk, head []byte) (*arrivalPart, error) {
 		if isCSV && bytes.Equal(text, cols.header) {
 			continue // joined files repeat it
 		}
-		row := arrivalRow{cols: cols}
+		row := arrivalRow{cols: cols, elapsed: math.NaN()}
 		if isCSV {
 			err = row.parseCSV(text)
 		} else {
@@ -131,7 +142,7 @@ func parseArrivals(c trace.Chunk, head []byte) (*arrivalPart, error) {
 		}
 		t.ID = rowName(c.Segment, number)
 		t.File, t.Line = c.File, int32(min(number, math.MaxInt32))
-		t.Session = &trace.Session{ID: t.ID}
+		t.Session = &trace.Session{ID: cmp.Or(row.session, t.ID)}
 		if row.dated && p.dated == nil {
 			p.dated = t
 		}
@@ -151,6 +162,9 @@ type arrivalRow struct {
 	seconds float64       // when not dated; NaN when not told
 	dated   bool
 	in, out int64
+	session string
+	elapsed float64 // seconds that the call took; NaN when not told
+	model   string
 }
 
 // dateLayouts are the forms of dates in arrival lists. A fraction of the second is accepted in all of them.
@@ -167,6 +181,21 @@ func (r *arrivalRow) parseCSV(text []byte) error {
 	}
 	if r.out, err = wholeField(fields[r.cols.output]); err != nil {
 		return err
+	}
+	optional := func(column int) string {
+		if column < 0 || column >= len(fields) {
+			return ""
+		}
+		return string(fields[column])
+	}
+	if id := optional(r.cols.session); id != "" {
+		r.session = "session-" + id // never the name of a row
+	}
+	r.model = optional(r.cols.model)
+	if text := optional(r.cols.elapsed); text != "" {
+		if r.elapsed, err = strconv.ParseFloat(text, 64); err != nil {
+			return fmt.Errorf("elapsed time %q is not a number of seconds", text)
+		}
 	}
 	at := string(fields[r.cols.time])
 	if at == "" {
@@ -214,7 +243,7 @@ func (r *arrivalRow) parseJSON(text []byte) error {
 }
 
 func (r *arrivalRow) turn() (t *trace.Turn, err error) {
-	t = &trace.Turn{Start: r.at, End: trace.NoTime, TTFT: trace.NoTime, Cached: trace.Unknown, Reasoning: trace.Unknown}
+	t = &trace.Turn{Start: r.at, End: trace.NoTime, TTFT: trace.NoTime, Cached: trace.Unknown, Reasoning: trace.Unknown, Model: r.model}
 	if !r.dated {
 		if t.Start, err = seconds("time", r.seconds); err != nil {
 			return nil, err
@@ -223,6 +252,16 @@ func (r *arrivalRow) turn() (t *trace.Turn, err error) {
 	if t.Input, err = tokens("input", r.in, 1); err != nil {
 		return nil, err
 	}
-	t.Output, err = tokens("output", r.out, 0)
-	return t, err
+	if t.Output, err = tokens("output", r.out, 0); err != nil {
+		return nil, err
+	}
+	if took, err := optionalSeconds("elapsed time", r.elapsed); err != nil {
+		return nil, err
+	} else if took != trace.NoTime {
+		t.End = t.Start + took
+		if t.Output == 0 {
+			t.Status = "error"
+		}
+	}
+	return t, nil
 }

@@ -21,6 +21,12 @@ const (
 	FormatAgentic       = "agentic-mooncake"
 	FormatWeka          = "weka"
 	FormatArrivals      = "arrivals"
+	FormatApplied       = "applied-compute"
+	FormatBailian       = "bailian"
+	FormatBLIS          = "blis"
+	FormatServeGen      = "servegen"
+	FormatServingSim    = "llmservingsim"
+	FormatTracelab      = "tracelab"
 	FormatClaude        = "claude-code"
 )
 
@@ -42,16 +48,28 @@ type Format struct {
 var Formats = []Format{
 	{Name: FormatAgentic, Description: "Dynamo's agentic Mooncake, v1 and v2: rows with wait_for or dependencies (JSONL)",
 		detect: isAgentic, extends: FormatMooncake, reads: []string{FormatMooncake}, read: input.agentic},
-	{Name: FormatArrivals, Description: "arrival times and token counts: Azure and Vidur CSV, time,input,output in seconds (CSV or JSONL)",
+	{Name: FormatApplied, Description: "Applied Compute's agentic workloads: the token counts and tool times of a session (JSONL)",
+		detect: isApplied, read: input.applied},
+	{Name: FormatArrivals, Description: "arrival times and token counts: Azure, BurstGPT and Vidur CSV, time,input,output in seconds (CSV or JSONL)",
 		detect: isArrivals, read: input.arrivals},
+	{Name: FormatBailian, Description: "Qwen on Alibaba Cloud's Bailian: chat_id, parent_chat_id, timestamp in seconds, hash_ids (JSONL)",
+		detect: isBailian, read: input.bailian},
+	{Name: FormatBLIS, Description: "BLIS trace v2 (inference-sim): the CSV file, with or without its YAML header",
+		detect: isBLIS, read: input.blis},
 	{Name: FormatClaude, Description: "Claude Code transcripts, with their subagents (a file, a project's folder, or all of them)",
 		detect: isClaude, tree: true, read: input.claude},
 	{Name: FormatDynamo, Description: "Dynamo request traces, dynamo.request.trace.v1 and dynamo.agent.trace.v1 (JSONL)",
 		detect: isDynamo, read: input.dynamo},
+	{Name: FormatServingSim, Description: "LLMServingSim workloads: calls with token ids or counts, or sessions of sub_requests (JSONL)",
+		detect: isServingSim, read: input.servingSim},
 	{Name: FormatMooncake, Description: "timestamp, input_length, output_length, hash_ids (JSONL)",
 		detect: isMooncake, reads: []string{FormatAgentic}, read: input.mooncake},
 	{Name: FormatMooncakeDelta, Description: "Mooncake where later rows of a session hold the new part of the prompt only; never detected",
 		reads: []string{FormatMooncake}, read: input.mooncakeDelta},
+	{Name: FormatServeGen, Description: "ServeGen clients, CHUNK-trace.csv and CHUNK-dataset.json: distributions, from which calls are drawn",
+		detect: isServeGen, read: input.serveGen},
+	{Name: FormatTracelab, Description: "TraceLab: rounds of Claude Code and Codex (JSONL)",
+		detect: isTracelab, read: input.tracelab},
 	{Name: FormatWeka, Description: "WEKA kv-cache-tester conversations: one JSON object a file or a line",
 		detect: isWeka, read: input.weka},
 }
@@ -66,6 +84,8 @@ type Options struct {
 	Strict bool
 	// Details keeps what only those who show a trace need, as trace.ReadDetailed does, and drops hashes where it can.
 	Details bool
+	// Sample says what to draw of a format that holds distributions and not calls.
+	Sample Sample
 	// Stdin is read for the argument "-".
 	Stdin io.Reader
 	// Progress, if set, is told the stored bytes read so far and in total.

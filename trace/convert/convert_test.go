@@ -116,6 +116,16 @@ func TestDetect(t *testing.T) {
 		{"arrived_at,num_prefill_tokens,num_decode_tokens", FormatArrivals},
 		{"id,output,input,time\n", FormatArrivals},
 		{`{"time":1,"input":2,"output":3}`, FormatArrivals},
+		{`{"chat_id":1,"parent_chat_id":-1,"timestamp":1,"input_length":5,"output_length":1,"hash_ids":[1`, FormatBailian},
+		{`{"input_toks":1,"output_toks":1,"arrival_time_ns":0}`, FormatServingSim},
+		{`{"session_id":"a","sub_requests":[{`, FormatServingSim},
+		{`{"num_turns":0,"assistant_response_length":[],"tool_call_output_length":[]`, FormatApplied},
+		{`{"provider":"claude","session_id":"a","round_index":0,"input_tokens_total":5}`, FormatTracelab},
+		{"Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type", FormatArrivals},
+		{"request_id,arrival_time_us,send_time_us,first_chunk_time_us,last_chunk_time_us,input_tokens,output_tokens\n", FormatBLIS},
+		{"trace_version: 2\ntime_unit: microseconds\n", FormatBLIS},
+		{"0,0,0,,0,0\n600,1.5,0.9,Gamma,1.1,0.7\n", FormatServeGen},
+		{`{"0": {"input_tokens": "{}", "output_tokens": "{}"}, "21600": {"input_tokens": "{5: 0.1, `, FormatServeGen},
 		{`{"role":"user"}`, ""},
 		{"time,input\n", ""},
 		{"hello", ""},
@@ -155,7 +165,7 @@ func TestOpenErrors(t *testing.T) {
 		opts       Options
 		want       string
 	}{
-		{"unknown format", "what is this\n", Options{}, `-: unknown format, it begins "what is this\n"; known are agentic-mooncake, arrivals,`},
+		{"unknown format", "what is this\n", Options{}, `-: unknown format, it begins "what is this\n"; known are agentic-mooncake, applied-compute, arrivals,`},
 		{"wrong format", mooncake, Options{Format: FormatWeka}, "-: format weka was asked for, but the file looks like mooncake"},
 		{"no such format", mooncake, Options{Format: "wekka"}, `unknown trace format "wekka"`},
 		{"empty", " \n", Options{}, "-: empty"},
@@ -285,4 +295,14 @@ func TestOpenIsDeterministic(t *testing.T) {
 			t.Error("the capture depends on the number of processors")
 		}
 	}
+}
+
+// openShared opens one of the recorded traces.
+func openShared(t *testing.T, name string) *trace.Capture {
+	t.Helper()
+	c, err := Open(context.Background(), []string{filepath.Join(sharedTraces(t), name)}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -17,7 +17,7 @@ const (
 	detectRows = 64
 )
 
-// A look is what detection sees of a file: one of its first JSON objects, or the header of a CSV file.
+// A look is what detection sees of a file: one of its first JSON objects, or the beginning of another text.
 type look struct {
 	// text is the beginning of the file from here on.
 	text []byte
@@ -55,15 +55,18 @@ func detect(head []byte) *Format {
 	return found
 }
 
-// looks yields the header if the text begins with one, and the first objects. Those that are cut off or broken have the
+// looks yields the text if it does not begin with JSON, with the names of its columns if there are commas in the first line, and
+// the first objects. Those that are cut off or broken have the
 // keys before that.
 func looks(head []byte) func(yield func(*look) bool) {
 	return func(yield func(*look) bool) {
 		rest := bytes.TrimSpace(head)
-		if line, _, _ := bytes.Cut(rest[:min(len(rest), maxHeader)], []byte{'\n'}); bytes.IndexByte(line, ',') > 0 && line[0] != '{' && line[0] != '[' {
+		if len(rest) > 0 && rest[0] != '{' && rest[0] != '[' {
 			l := &look{text: rest}
-			for _, name := range splitRow(line) {
-				l.columns = append(l.columns, strings.ToLower(string(name)))
+			if line, _, _ := bytes.Cut(rest[:min(len(rest), maxHeader)], []byte{'\n'}); bytes.IndexByte(line, ',') > 0 {
+				for _, name := range splitRow(line) {
+					l.columns = append(l.columns, strings.ToLower(string(name)))
+				}
 			}
 			if !yield(l) {
 				return

@@ -192,6 +192,14 @@ row-3 parent="" class="" scope=0
 row-2 parent="" class="" scope=0
   row-2:2 0s..? 2+1 []
 `, 0},
+		{"BurstGPT", "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n" +
+			"5,12,2.5,ChatGPT,30,7,37,Conversation log\n8,,1,GPT-4,40,0,40,API log\n60,12,1,ChatGPT,50,2,52,Conversation log\n", `
+session-12 parent="" class="" scope=0
+  row-2:2 0s..2.5s 30+7 [] ChatGPT/
+  row-4:4 55s..56s 50+2 [] ChatGPT/
+row-3 parent="" class="" scope=0
+  row-3:3 3s..4s 40+0 [] GPT-4/
+`, 0},
 		{"JSONL", `{"time":1.5,"input":7,"output":2,"note":[{}]}` + "\n" + `{"time":1,"input":8,"output":2}`, `
 row-1 parent="" class="" scope=0
   row-1:1 500ms..? 7+2 []

@@ -1,0 +1,138 @@
+package convert
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+// place is where a row stands.
+type place struct {
+	file          string
+	segment, line int
+}
+
+// fail makes err a fault of the row.
+func (at place) fail(err error) error {
+	return &trace.InputError{File: at.file, Line: at.line, Err: err}
+}
+
+// turn returns a call that was read at the place, of which nothing is told yet.
+func (at place) turn() *trace.Turn {
+	return &trace.Turn{Start: trace.NoTime, End: trace.NoTime, TTFT: trace.NoTime, Cached: trace.Unknown, Reasoning: trace.Unknown,
+		File: at.file, Line: int32(min(at.line, math.MaxInt32))}
+}
+
+// errNoCall tells that a row is complete and holds no call.
+var errNoCall = errors.New("not a call")
+
+// readRows reads the lines of all files and calls each with what parse makes of them, in the order of the lines. Rows
+// that parse refuses are lost and counted; errors of each end the load. What parse is given is valid until it returns.
+func readRows[T any](in input, parse func(text []byte) (T, error), each func(at place, row T) error) (trace.ReadReport, error) {
+	type row struct {
+		at    place
+		value T
+	}
+	type rows struct {
+		list []row
+		read trace.ReadReport
+	}
+	var report trace.ReadReport
+	err := trace.MapLines(in.ctx, in.segments, in.opts.Progress, func(c trace.Chunk) (rows, error) {
+		out := rows{read: c.Read}
+		for number, text := range c.Lines {
+			out.read.Lines++
+			value, err := parse(text)
+			switch {
+			case err == nil:
+				out.list = append(out.list, row{place{c.File, c.Segment, number}, value})
+			case errors.Is(err, errNoCall):
+				out.read.SkippedRows++
+			default:
+				if err := lose(&out.read, c.File, number, text, err); err != nil {
+					return out, err
+				}
+			}
+		}
+		return out, nil
+	}, func(out rows) error {
+		report.Add(&out.read)
+		for _, r := range out.list {
+			if err := each(r.at, r.value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return report, err
+}
+
+// session is a chain of calls with the whole hashes of their prompts, as readers gather them before all is read.
+type session struct {
+	trace.Session
+	calls []prompted
+}
+
+// prompted is a call with the hashes of its prompt.
+type prompted struct {
+	turn   *trace.Turn
+	hashes []uint64
+}
+
+func (s *session) add(t *trace.Turn, hashes []uint64) {
+	s.calls = append(s.calls, prompted{t, hashes})
+}
+
+// join makes c the capture of the sessions, which are brought in the order of their first starts and, where those are
+// equal, of their names. Calls of one session keep their order.
+func (in input) join(c *trace.Capture, blockSize int, sessions []*session, read *trace.ReadReport) (*trace.Capture, error) {
+	start := func(s *session) int64 {
+		first := int64(math.MaxInt64)
+		for _, call := range s.calls {
+			if at := call.turn.Start; at != trace.NoTime {
+				first = min(first, int64(at))
+			}
+		}
+		return first
+	}
+	starts := make(map[*session]int64, len(sessions))
+	for _, s := range sessions {
+		starts[s] = start(s)
+	}
+	slices.SortStableFunc(sessions, func(a, b *session) int {
+		if starts[a] != starts[b] {
+			if starts[a] < starts[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	joiner := trace.NewJoiner(c)
+	if err := joiner.Add(&trace.Part{Read: *read}); err != nil {
+		return nil, err
+	}
+	for _, s := range sessions {
+		part := trace.Part{Sessions: []*trace.Session{&s.Session}, BlockSize: blockSize}
+		var chain trace.Chain
+		for _, call := range s.calls {
+			if len(call.hashes) > 0 {
+				chain.Add(call.turn, call.hashes)
+			}
+			call.turn.Session = &s.Session
+			part.Turns = append(part.Turns, call.turn)
+		}
+		part.Read.Tools = len(s.Tools)
+		if err := joiner.Add(&part); err != nil {
+			return nil, err
+		}
+	}
+	c, err := joiner.Capture()
+	if err != nil {
+		return nil, &trace.InputError{File: in.segments[0].Path, Err: err}
+	}
+	return c, nil
+}

@@ -1,0 +1,32 @@
+package convert
+
+import "strings"
+
+// list enters an array as array does; null is an empty one.
+func (s *scanner) list() bool { return !s.null() && s.array() }
+
+// content reads the content of a message: a string, null, or a list of parts of which those with a text count.
+func (s *scanner) content() string {
+	switch s.peek() {
+	case '[':
+		var text strings.Builder
+		for ok := s.array(); ok; ok = s.more() {
+			if s.peek() == '"' {
+				text.WriteString(s.str())
+				continue
+			}
+			for key, ok := s.object(); ok; key, ok = s.next() {
+				if (string(key) == "text" || string(key) == "content") && s.peek() == '"' {
+					text.WriteString(s.str())
+				} else {
+					s.skip()
+				}
+			}
+		}
+		return text.String()
+	case '"', 'n':
+		return s.str()
+	default:
+		return string(s.span())
+	}
+}
