@@ -25,7 +25,11 @@ const (
 	FormatBailian       = "bailian"
 	FormatBLIS          = "blis"
 	FormatServeGen      = "servegen"
+	FormatLMCache       = "lmcache-agent"
+	FormatMiniSWEAgent  = "mini-swe-agent"
+	FormatOpenHands     = "openhands"
 	FormatServingSim    = "llmservingsim"
+	FormatSWEAgent      = "swe-agent"
 	FormatTracelab      = "tracelab"
 	FormatClaude        = "claude-code"
 )
@@ -62,12 +66,20 @@ var Formats = []Format{
 		detect: isDynamo, read: input.dynamo},
 	{Name: FormatServingSim, Description: "LLMServingSim workloads: calls with token ids or counts, or sessions of sub_requests (JSONL)",
 		detect: isServingSim, read: input.servingSim},
+	{Name: FormatLMCache, Description: "LMCache's agent traces: timestamp, session_id, input and output as text (JSONL)",
+		detect: isLMCache, tree: true, read: input.lmcache},
+	{Name: FormatMiniSWEAgent, Description: "mini-SWE-agent trajectories: a list of messages, or an object that holds one (JSON)",
+		detect: isMini, tree: true, read: input.miniSWEAgent},
 	{Name: FormatMooncake, Description: "timestamp, input_length, output_length, hash_ids (JSONL)",
 		detect: isMooncake, reads: []string{FormatAgentic}, read: input.mooncake},
 	{Name: FormatMooncakeDelta, Description: "Mooncake where later rows of a session hold the new part of the prompt only; never detected",
 		reads: []string{FormatMooncake}, read: input.mooncakeDelta},
+	{Name: FormatOpenHands, Description: "OpenHands: lists of events (JSON), or results of evaluations (JSONL)",
+		detect: isOpenHands, tree: true, read: input.openHands},
 	{Name: FormatServeGen, Description: "ServeGen clients, CHUNK-trace.csv and CHUNK-dataset.json: distributions, from which calls are drawn",
 		detect: isServeGen, read: input.serveGen},
+	{Name: FormatSWEAgent, Description: "SWE-agent trajectories, .traj (JSON)",
+		detect: isSWEAgent, tree: true, read: input.sweAgent},
 	{Name: FormatTracelab, Description: "TraceLab: rounds of Claude Code and Codex (JSONL)",
 		detect: isTracelab, read: input.tracelab},
 	{Name: FormatWeka, Description: "WEKA kv-cache-tester conversations: one JSON object a file or a line",
