@@ -218,14 +218,22 @@ func (s *scanner) boolean() bool {
 	return is
 }
 
-// count reads a count of tokens; what is none is -1.
+// count reads a count of the tokens of a call; what is none is -1.
 func (s *scanner) count() int64 {
+	if n := s.total(); n <= maxTokens {
+		return n
+	}
+	return -1
+}
+
+// total reads a count of tokens of any size; what is none is -1.
+func (s *scanner) total() int64 {
 	if c := s.peek(); c-'0' > 9 {
 		s.skip()
 		return -1
 	}
 	f := s.float()
-	if !(f >= 0 && f <= maxTokens) {
+	if !(f >= 0 && f <= 1<<53) {
 		return -1
 	}
 	return int64(math.Round(f))

@@ -118,8 +118,8 @@ func TestClaudeHandCounts(t *testing.T) {
 	}
 }
 
-// claudeFile writes rows as a transcript and returns its path.
-func claudeFile(t *testing.T, dir, name string, rows ...string) string {
+// logFile writes rows as a log and returns its path.
+func logFile(t *testing.T, dir, name string, rows ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -176,7 +176,7 @@ func textOf(text string) string { return fmt.Sprintf(`[{"type":"text","text":%q}
 // Rows of one message with outputs of 9, 9 and 159 are one call of 159 tokens, its input counted once. It began when the
 // question came and ended with its last row.
 func TestClaudeStreamingRows(t *testing.T) {
-	path := claudeFile(t, t.TempDir(), "s.jsonl",
+	path := logFile(t, t.TempDir(), "s.jsonl",
 		claudeUser("s", "u1", "", 1, `"hi"`, ""),
 		claudeAnswer("s", "a1", "u1", 3, "m1", 9, `[{"type":"thinking","thinking":"hm"}]`, ""),
 		claudeAnswer("s", "a2", "a1", 4, "m1", 9, textOf("hello"), ""),
@@ -203,10 +203,10 @@ func TestClaudeResumed(t *testing.T) {
 	long := strings.Repeat("All of these words are said in the first message. ", 300)
 	for name, id := range map[string]string{"same uuids": "", "new uuids": "x"} {
 		dir := t.TempDir()
-		old := claudeFile(t, dir, "b-old.jsonl",
+		old := logFile(t, dir, "b-old.jsonl",
 			claudeUser("b-old", "u1", "", 1, fmt.Sprintf("%q", long), ""),
 			claudeAnswer("b-old", "a1", "u1", 3, "m1", 5, textOf("one"), ""))
-		resumed := claudeFile(t, dir, "a-new.jsonl",
+		resumed := logFile(t, dir, "a-new.jsonl",
 			claudeUser("a-new", "u1"+id, "", 1, fmt.Sprintf("%q", long), ""),
 			claudeAnswer("a-new", "a1"+id, "u1"+id, 3, "m1", 5, textOf("one"), ""),
 			claudeUser("a-new", "u2", "a1"+id, 20, `"and now?"`, ""),
@@ -228,7 +228,7 @@ func TestClaudeResumed(t *testing.T) {
 // Compaction begins a prompt anew: what was said before is not shared with what comes after.
 func TestClaudeCompaction(t *testing.T) {
 	long := strings.Repeat("All of these words are said in the first message. ", 300)
-	path := claudeFile(t, t.TempDir(), "s.jsonl",
+	path := logFile(t, t.TempDir(), "s.jsonl",
 		claudeUser("s", "u1", "", 1, fmt.Sprintf("%q", long), ""),
 		claudeAnswer("s", "a1", "u1", 3, "m1", 5, textOf("one"), ""),
 		claudeUser("s", "u2", "a1", 5, `"go on"`, ""),
@@ -268,7 +268,7 @@ func TestClaudeParallelTools(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	c := openFiles(t, claudeFile(t, dir, "1.jsonl", rows("one")...))
+	c := openFiles(t, logFile(t, dir, "1.jsonl", rows("one")...))
 	last := sessionNamed(t, c, "s").Turns[1]
 	if last.Start.Seconds() != 6 {
 		t.Errorf("the last call starts at %v, want when the later result came", last.Start)
@@ -276,7 +276,7 @@ func TestClaudeParallelTools(t *testing.T) {
 	if kid := sessionNamed(t, c, "s/k1"); kid.Parent != "s" || kid.Class != "Explore" {
 		t.Errorf("subagent %+v", kid)
 	}
-	other := openFiles(t, claudeFile(t, dir, "2.jsonl", rows("another result")...))
+	other := openFiles(t, logFile(t, dir, "2.jsonl", rows("another result")...))
 	if slices.Equal(chain(last), chain(sessionNamed(t, other, "s").Turns[1])) {
 		t.Error("the result beside the main line is not in the prompt")
 	}
@@ -284,7 +284,7 @@ func TestClaudeParallelTools(t *testing.T) {
 
 // A row that names itself, or one behind it, as the one before ends no walk; a response without a time is no call.
 func TestClaudeLoops(t *testing.T) {
-	path := claudeFile(t, t.TempDir(), "s.jsonl",
+	path := logFile(t, t.TempDir(), "s.jsonl",
 		claudeUser("s", "u1", "a2", 1, `"hi"`, ""),
 		claudeAnswer("s", "a1", "u1", 3, "m1", 9, textOf("one"), ""),
 		claudeAnswer("s", "a2", "a1", 4, "m2", 9, textOf("two"), ""),
@@ -320,19 +320,7 @@ func TestClaudeTruncated(t *testing.T) {
 		claudeUser("s", "u2", "a1", 8, `[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"ok"},7]}]`, ""),
 		claudeAnswer("s", "a4", "u2", 9, "m2", 7, textOf("done"), ""),
 	}, "\r\n")
-	for n := range len(whole) + 1 {
-		c, err := openText(whole[:n], Options{})
-		if err != nil {
-			continue // not a call in it yet
-		}
-		if checkCapture(t, c); c.Read.LostRows > 1 {
-			t.Fatalf("%d rows lost of %q", c.Read.LostRows, whole[:n])
-		}
-	}
-	c, err := openText(whole, Options{})
-	if err != nil || c.Read.Calls != 2 || c.Read.LostRows > 0 {
-		t.Errorf("whole: %+v, %v", c, err)
-	}
+	truncate(t, whole, 2)
 }
 
 // A line of 50 MB is read as any other.

@@ -32,6 +32,7 @@ const (
 	FormatSWEAgent      = "swe-agent"
 	FormatTracelab      = "tracelab"
 	FormatClaude        = "claude-code"
+	FormatCodex         = "codex"
 )
 
 // Format is a trace format that Open knows.
@@ -62,6 +63,8 @@ var Formats = []Format{
 		detect: isBLIS, read: input.blis},
 	{Name: FormatClaude, Description: "Claude Code transcripts, with their subagents (a file, a project's folder, or all of them)",
 		detect: isClaude, tree: true, read: input.claude},
+	{Name: FormatCodex, Description: "Codex rollouts (a file, a day's folder, or all sessions)",
+		detect: isCodex, tree: true, read: input.codex},
 	{Name: FormatDynamo, Description: "Dynamo request traces, dynamo.request.trace.v1 and dynamo.agent.trace.v1 (JSONL)",
 		detect: isDynamo, read: input.dynamo},
 	{Name: FormatServingSim, Description: "LLMServingSim workloads: calls with token ids or counts, or sessions of sub_requests (JSONL)",

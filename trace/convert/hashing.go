@@ -33,7 +33,11 @@ func newHasher(blockSize int) *hasher {
 // hash fills the counts and hashes of calls, which are in the order of time. Calls whose prompts begin with the same
 // passage are hashed together, and those without text by session.
 func (h *hasher) hash(calls []*call) {
-	groups := map[any][]*call{}
+	type first struct {
+		group   any
+		session *trace.Session
+	}
+	groups, begun := map[any][]*call{}, map[first]bool{}
 	var order []any
 	for _, c := range calls {
 		group := any(c.Session)
@@ -42,17 +46,29 @@ func (h *hasher) hash(calls []*call) {
 		}
 		if groups[group] == nil {
 			order = append(order, group)
+		}
+		if at := (first{group, c.Session}); !begun[at] {
+			begun[at] = true
 			h.measureHidden(c)
 		}
 		groups[group] = append(groups[group], c)
 	}
 	for _, group := range order {
-		h.hashGroup(groups[group])
+		calls := groups[group]
+		rank := map[*trace.Session]int{}
+		for _, c := range calls {
+			if _, ok := rank[c.Session]; !ok {
+				rank[c.Session] = len(rank)
+			}
+		}
+		// One session after the other: so most prompts go on from the one before.
+		slices.SortStableFunc(calls, func(a, b *call) int { return rank[a.Session] - rank[b.Session] })
+		h.hashGroup(calls)
 	}
 }
 
-// measureHidden learns the length of a hidden system prompt: what the first prompts behind it found in the cache, at
-// least. Only that prompt can have been there.
+// measureHidden learns the length of a hidden system prompt: the least that the first prompts of sessions behind it found
+// in the cache, for only that prompt can have been there.
 func (h *hasher) measureHidden(first *call) {
 	if first.prompt == nil || !first.prompt.root.hidden || first.Cached <= 0 {
 		return
@@ -101,7 +117,8 @@ func (h *hasher) begin(c *call, text string) *hash.Prompt {
 	p := e.Prompt()
 	if root := c.prompt.root; root.hidden {
 		// Measured first, or its tokens would count as those of the text behind it.
-		p.Blocks(text[:len(root.text)], int(max(h.hidden[hiddenKey{c.Model, string(root.text)}], 1)))
+		told := len(root.text)/bytesPerToken + 1 // what is known of its text
+		p.Blocks(text[:len(root.text)], max(int(h.hidden[hiddenKey{c.Model, string(root.text)}]), told))
 	}
 	return p
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -39,6 +41,23 @@ func (p *passage) then(text []byte) *passage {
 	return next
 }
 
+// behind returns a passage behind p, the same one for the same text: so prompts that tell the same are found to share it.
+func (b *logbook) behind(p *passage, text []byte) *passage {
+	at := passageKey{p, xxh3.Hash128(text)}
+	next := b.passages[at]
+	if next == nil {
+		next = p.then(text)
+		b.passages[at] = next
+	}
+	return next
+}
+
+// passageKey is where a passage stands and a digest of its text.
+type passageKey struct {
+	before *passage
+	text   xxh3.Uint128
+}
+
 // hiddenPrompt begins a prompt with a system prompt that is not in the log. Equal names stand for equal ones.
 func hiddenPrompt(name string) *passage {
 	p := (*passage)(nil).then([]byte("system\n" + name + "\n"))
@@ -67,12 +86,14 @@ type logbook struct {
 	// resolution is that of the times.
 	resolution time.Duration
 	sessions   map[string]*trace.Session
+	passages   map[passageKey]*passage // made by behind
 	calls      []*call
 	read       trace.ReadReport
 }
 
 func newLogbook(format string) *logbook {
-	return &logbook{format: format, resolution: time.Millisecond, sessions: map[string]*trace.Session{}}
+	return &logbook{format: format, resolution: time.Millisecond, sessions: map[string]*trace.Session{},
+		passages: map[passageKey]*passage{}}
 }
 
 // session returns the session of an id, made on first sight.
