@@ -327,7 +327,7 @@ func (t *Turn) fillGap(s *Session) {
 	}
 }
 
-// splitStatedGap counts a stated delay as tool time up to the tool wait that the source gave, else as other time.
+// splitStatedGap counts a stated delay as tool and human time up to those that the source gave, else as other time.
 func (t *Turn) splitStatedGap() {
 	var delay time.Duration
 	for _, d := range t.Deps {
@@ -336,7 +336,8 @@ func (t *Turn) splitStatedGap() {
 		}
 	}
 	t.Gap.Tool = min(t.Gap.Tool, delay)
-	t.Gap.Other = delay - t.Gap.Tool
+	t.Gap.Human = min(t.Gap.Human, delay-t.Gap.Tool)
+	t.Gap.Other = delay - t.Gap.Tool - t.Gap.Human
 }
 
 // toolTime returns the length of the union of the spans inside [from, to). Spans are in order of start.

@@ -219,7 +219,7 @@ func (t *Turn) setExtension(x *Extension) {
 		t.Reasoning = int32(*n)
 	}
 	if x.Status == "" { // else these are of what the run simulated or replayed
-		t.Inferred |= fieldsNamed(x.Inferred)
+		t.Inferred |= FieldsNamed(x.Inferred)
 	}
 	switch x.Status {
 	case "rejected", "failed", "unfinished":

@@ -268,8 +268,8 @@ func (f Fields) Names() []string {
 	return names
 }
 
-// fieldsNamed returns the set of the named fields; other names are left out.
-func fieldsNamed(names []string) (f Fields) {
+// FieldsNamed returns the set of the named fields; other names are left out.
+func FieldsNamed(names []string) (f Fields) {
 	for _, name := range names {
 		if i := slices.Index(fieldNames[:], name); i >= 0 {
 			f |= 1 << i

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-json"
+
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -101,6 +103,48 @@ func (r *mooncakeRow) setWaits(delay time.Duration) error {
 	} else if took != trace.NoTime && t.Start != trace.NoTime {
 		t.End = t.Start + took
 	}
+	return nil
+}
+
+// readOwn reads what Write put into a row beyond agentic Mooncake.
+func (r *mooncakeRow) readOwn(s *scanner) {
+	if s.peek() != '{' {
+		s.skip()
+		return
+	}
+	r.own = &agenticEx{}
+	if err := json.Unmarshal(s.span(), r.own); err != nil {
+		s.fail("agentsim: %w", err)
+	}
+}
+
+// setOwn gives the row's call what Write put into it.
+func (r *mooncakeRow) setOwn() error {
+	t, x := &r.turn, r.own
+	for _, f := range []struct {
+		from *int32
+		to   *int32
+		most int32
+	}{{x.CachedTokens, &t.Cached, t.Input}, {x.ReasoningTokens, &t.Reasoning, t.Output}} {
+		if f.from != nil && *f.from >= 0 && *f.from <= f.most {
+			*f.to = *f.from
+		}
+	}
+	for _, f := range []struct {
+		name string
+		from *float64
+		to   *time.Duration
+	}{{"ttft_ms", x.TTFT, &t.TTFT}, {"tool_ms", x.Tool, &t.Gap.Tool}, {"human_ms", x.Human, &t.Gap.Human}} {
+		if f.from == nil {
+			continue
+		}
+		var err error
+		if *f.to, err = optionalMs("agentsim."+f.name, *f.from); err != nil {
+			return err
+		}
+	}
+	t.Trigger, t.Compaction, t.Final, t.Status = x.Trigger, x.Compaction, x.Final, x.Status
+	t.Inferred |= trace.FieldsNamed(x.Inferred)
 	return nil
 }
 

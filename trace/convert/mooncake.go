@@ -1,10 +1,12 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
@@ -33,6 +35,7 @@ type mooncakeRow struct {
 	timestamp, delay, toolWait, apiTime float64 // milliseconds; NaN when not told
 	waitFor                             []string
 	explicit                            bool // wait_for or dependencies stand in the row
+	own                                 *agenticEx
 	header                              bool
 }
 
@@ -163,6 +166,8 @@ func parseMooncakeRow(text []byte, chain *trace.Chain) (*mooncakeRow, error) {
 			r.readWaitFor(s)
 		case "dependencies":
 			r.readDependencies(s)
+		case "agentsim":
+			r.readOwn(s)
 		case "schema":
 			r.header = true
 			s.skip()
@@ -254,6 +259,12 @@ func (j *mooncakeJoiner) finish(r *mooncakeRow, part *trace.Part) (err error) {
 	if err := j.setTimes(r, prev); err != nil {
 		return err
 	}
+	if r.own != nil {
+		if err := r.setOwn(); err != nil {
+			return err
+		}
+		t.Session.Final = t.Session.Final || t.Final
+	}
 	if r.session != "" {
 		j.last[t.Session.ID] = r
 	}
@@ -267,12 +278,15 @@ func (j *mooncakeJoiner) session(r *mooncakeRow, part *trace.Part) *trace.Sessio
 	if id == "" {
 		id = r.requestID
 	}
-	if r.play != "" {
+	if r.play != "" && id != r.play && !strings.HasPrefix(id, r.play+"/") {
 		id = r.play + "/" + id
 	}
 	s := j.sessions[id]
 	if s == nil {
 		s = &trace.Session{ID: id, Class: r.kind}
+		if r.own != nil {
+			s.Parent, s.Class = r.own.Parent, cmp.Or(r.kind, r.own.Class)
+		}
 		j.sessions[id] = s
 		part.Sessions = append(part.Sessions, s)
 	}

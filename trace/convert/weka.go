@@ -29,6 +29,8 @@ type conversation struct {
 	id        string
 	blockSize int64
 	global    bool // hashes are comparable between files
+	calledAt  int  // the calls of the conversation itself, of which fine have a time within a second
+	fine      int
 	// sessions are named relative to id: "" is the conversation, "/agent_001" a subagent.
 	sessions []*trace.Session
 	calls    []*wekaCall
@@ -51,7 +53,8 @@ type wekaPart struct {
 
 func isWeka(l *look) bool { return l.keys["requests"] == "[" }
 
-// weka reads WEKA conversations. Times are seconds with a resolution of one second; files have no common clock.
+// weka reads WEKA conversations. Times are seconds, of a resolution of one second where the conversations' own calls all begin
+// at whole ones; files have no common clock.
 // Calls without api_time (streams that were not closed) end after their ttft, else after as long as their output
 // takes at the file's median speed.
 func (in input) weka() (*trace.Capture, error) {
@@ -59,6 +62,7 @@ func (in input) weka() (*trace.Capture, error) {
 	join := trace.NewJoiner(c)
 	taken := map[string]bool{}
 	scope := int32(0)
+	fine, coarse := 0, 0 // conversations with times within seconds, and those without
 	read := trace.MapFiles[*wekaPart]
 	if linewise(in.heads) {
 		read = trace.MapLines[*wekaPart]
@@ -70,6 +74,11 @@ func (in input) weka() (*trace.Capture, error) {
 		for _, conv := range p.conversations {
 			if !conv.global {
 				scope++
+			}
+			if conv.fine > 0 {
+				fine++
+			} else if conv.calledAt > 1 {
+				coarse++
 			}
 			var part trace.Part
 			id := cmp.Or(conv.id, filepath.Base(p.file))
@@ -98,6 +107,9 @@ func (in input) weka() (*trace.Capture, error) {
 	}
 	if c, err = join.Capture(); err != nil {
 		return nil, &trace.InputError{File: in.segments[0].Path, Err: err}
+	}
+	if fine > 0 && coarse == 0 {
+		c.Resolution = time.Millisecond
 	}
 	return c, nil
 }
@@ -238,6 +250,12 @@ func (r *wekaReader) request(s *trace.Session, chain *trace.Chain, depth int) {
 		call.hashes = n
 	}
 	r.conv.calls = append(r.conv.calls, call)
+	if depth == 0 {
+		r.conv.calledAt++
+		if call.t != math.Trunc(call.t) {
+			r.conv.fine++
+		}
+	}
 }
 
 // rename gives a subagent the name that its agent_id says, if no other has it.
