@@ -46,7 +46,9 @@ type Format struct {
 	reads []string
 	// tree tells that its files lie in folders of folders, among others. They are read in the order of their paths.
 	tree bool
-	read func(input) (*trace.Capture, error)
+	// byPath tells that its files are read in the order of their paths, because rows are called after their files.
+	byPath bool
+	read   func(input) (*trace.Capture, error)
 }
 
 // Formats are the known formats, in the order of their names.
@@ -54,13 +56,13 @@ var Formats = []Format{
 	{Name: FormatAgentic, Description: "Dynamo's agentic Mooncake, v1 and v2: rows with wait_for or dependencies (JSONL)",
 		detect: isAgentic, extends: FormatMooncake, reads: []string{FormatMooncake}, read: input.agentic},
 	{Name: FormatApplied, Description: "Applied Compute's agentic workloads: the token counts and tool times of a session (JSONL)",
-		detect: isApplied, read: input.applied},
+		detect: isApplied, byPath: true, read: input.applied},
 	{Name: FormatArrivals, Description: "arrival times and token counts: Azure, BurstGPT and Vidur CSV, time,input,output in seconds (CSV or JSONL)",
-		detect: isArrivals, read: input.arrivals},
+		detect: isArrivals, byPath: true, read: input.arrivals},
 	{Name: FormatBailian, Description: "Qwen on Alibaba Cloud's Bailian: chat_id, parent_chat_id, timestamp in seconds, hash_ids (JSONL)",
 		detect: isBailian, read: input.bailian},
 	{Name: FormatBLIS, Description: "BLIS trace v2 (inference-sim): the CSV file, with or without its YAML header",
-		detect: isBLIS, read: input.blis},
+		detect: isBLIS, byPath: true, read: input.blis},
 	{Name: FormatClaude, Description: "Claude Code transcripts, with their subagents (a file, a project's folder, or all of them)",
 		detect: isClaude, tree: true, read: input.claude},
 	{Name: FormatCodex, Description: "Codex rollouts (a file, a day's folder, or all sessions)",
@@ -68,7 +70,7 @@ var Formats = []Format{
 	{Name: FormatDynamo, Description: "Dynamo request traces, dynamo.request.trace.v1 and dynamo.agent.trace.v1 (JSONL)",
 		detect: isDynamo, read: input.dynamo},
 	{Name: FormatServingSim, Description: "LLMServingSim workloads: calls with token ids or counts, or sessions of sub_requests (JSONL)",
-		detect: isServingSim, read: input.servingSim},
+		detect: isServingSim, byPath: true, read: input.servingSim},
 	{Name: FormatLMCache, Description: "LMCache's agent traces: timestamp, session_id, input and output as text (JSONL)",
 		detect: isLMCache, tree: true, read: input.lmcache},
 	{Name: FormatMiniSWEAgent, Description: "mini-SWE-agent trajectories: a list of messages, or an object that holds one (JSON)",
@@ -128,7 +130,7 @@ func Open(ctx context.Context, args []string, opts Options) (*trace.Capture, err
 	if err != nil {
 		return nil, err
 	}
-	if format.tree {
+	if format.tree || format.byPath {
 		slices.SortFunc(found, func(a, b segment) int { return strings.Compare(a.Path, b.Path) })
 	}
 	in := input{ctx: ctx, opts: opts}

@@ -15,8 +15,9 @@ type lmcacheRow struct {
 	input, output []byte
 }
 
-func isLMCache(l *look) bool {
-	return l.has("timestamp", "session_id", "input", "output")
+func isLMCache(l *look) bool { // what follows a long input is not seen
+	at := l.keys["timestamp"]
+	return l.has("timestamp", "input") && len(at) == 1 && at[0]-'0' <= 9
 }
 
 func parseLMCache(text []byte) (*lmcacheRow, error) {
