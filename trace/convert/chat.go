@@ -127,23 +127,29 @@ func (c *call) addTool(id, class string, took time.Duration) time.Duration {
 	return c.End + took
 }
 
-// eachOnItsOwnClock moves the times of each session so that it begins at 0: for logs of which some tell no times, so
+// eachOnItsOwnClock moves the times of each program so that it begins at 0: for logs of which some tell no times, so
 // that nothing is known of what ran beside what.
 func (b *logbook) eachOnItsOwnClock() {
+	root := func(s *trace.Session) *trace.Session {
+		for n := 0; n < maxTrajectoryDepth && b.sessions[s.Parent] != nil; n++ {
+			s = b.sessions[s.Parent]
+		}
+		return s
+	}
 	first := map[*trace.Session]time.Duration{}
 	for _, c := range b.calls {
-		if at, ok := first[c.Session]; !ok || c.Start < at {
-			first[c.Session] = c.Start
+		if at, ok := first[root(c.Session)]; !ok || c.Start < at {
+			first[root(c.Session)] = c.Start
 		}
 	}
 	for _, c := range b.calls {
-		c.Start -= first[c.Session]
-		c.End -= first[c.Session]
+		c.Start -= first[root(c.Session)]
+		c.End -= first[root(c.Session)]
 	}
-	for s, at := range first {
+	for _, s := range b.sessions {
 		for i := range s.Tools {
-			s.Tools[i].Start -= at
-			s.Tools[i].End -= at
+			s.Tools[i].Start -= first[root(s)]
+			s.Tools[i].End -= first[root(s)]
 		}
 	}
 	b.relative = true

@@ -12,13 +12,9 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-const (
-	// replayTime is how long Codex takes, at most, to write the rows of the parent into the rollout of a fork. No call ends
-	// as soon after its session began.
-	replayTime = time.Second
-	// tokenTime is how long a token of output takes where a log has no times.
-	tokenTime = time.Second / defaultSpeed
-)
+// replayTime is how long Codex takes, at most, to write the rows of the parent into the rollout of a fork. No call ends as
+// soon after its session began.
+const replayTime = time.Second
 
 func isCodex(l *look) bool {
 	if l.has("type", "payload") {
@@ -279,7 +275,7 @@ func (r *rollout) place(c *call, counted time.Duration) {
 		}
 	}
 	if c.End == trace.NoTime {
-		c.End = c.Start + time.Duration(c.written/bytesPerToken+1)*tokenTime
+		c.End = c.Start + decodeTime(c.output())
 		c.Inferred |= trace.FieldEnd
 	}
 	c.End = max(c.End, c.Start)

@@ -33,6 +33,9 @@ const (
 	FormatTracelab      = "tracelab"
 	FormatClaude        = "claude-code"
 	FormatCodex         = "codex"
+	FormatOpenCode      = "opencode"
+	FormatATIF          = "atif"
+	FormatOTel          = "otel"
 )
 
 // Format is a trace format that Open knows.
@@ -59,6 +62,8 @@ var Formats = []Format{
 		detect: isApplied, byPath: true, read: input.applied},
 	{Name: FormatArrivals, Description: "arrival times and token counts: Azure, BurstGPT and Vidur CSV, time,input,output in seconds (CSV or JSONL)",
 		detect: isArrivals, byPath: true, read: input.arrivals},
+	{Name: FormatATIF, Description: "ATIF trajectories, v1.0 to v1.8, as Harbor and others write them (JSON)",
+		detect: isATIF, tree: true, read: input.atif},
 	{Name: FormatBailian, Description: "Qwen on Alibaba Cloud's Bailian: chat_id, parent_chat_id, timestamp in seconds, hash_ids (JSONL)",
 		detect: isBailian, read: input.bailian},
 	{Name: FormatBLIS, Description: "BLIS trace v2 (inference-sim): the CSV file, with or without its YAML header",
@@ -79,8 +84,12 @@ var Formats = []Format{
 		detect: isMooncake, reads: []string{FormatAgentic}, read: input.mooncake},
 	{Name: FormatMooncakeDelta, Description: "Mooncake where later rows of a session hold the new part of the prompt only; never detected",
 		reads: []string{FormatMooncake}, read: input.mooncakeDelta},
+	{Name: FormatOpenCode, Description: "OpenCode's storage: sessions, messages and parts, a JSON file each (the folder storage)",
+		detect: isOpenCode, tree: true, read: input.openCode},
 	{Name: FormatOpenHands, Description: "OpenHands: lists of events (JSON), or results of evaluations (JSONL)",
 		detect: isOpenHands, tree: true, read: input.openHands},
+	{Name: FormatOTel, Description: "OpenTelemetry spans with gen_ai attributes: OTLP/JSON, exports of one trace a file, Jaeger's JSON",
+		detect: isOTel, tree: true, read: input.otel},
 	{Name: FormatServeGen, Description: "ServeGen clients, CHUNK-trace.csv and CHUNK-dataset.json: distributions, from which calls are drawn",
 		detect: isServeGen, read: input.serveGen},
 	{Name: FormatSWEAgent, Description: "SWE-agent trajectories, .traj (JSON)",

@@ -91,6 +91,8 @@ func (h *hasher) hashGroup(calls []*call) {
 		}
 		c.fillCounts(text)
 		switch {
+		case len(c.tokens) > 0 && len(c.tokens) == int(c.Input):
+			chain.Add(&c.Turn, hash.Blocks(c.tokens, h.blockSize))
 		case c.prompt != nil && !(c.prompt.root.hidden && len(text) == len(c.prompt.root.text)):
 			prompt := prompts[c.Model]
 			if prompt == nil {
@@ -128,7 +130,7 @@ func (h *hasher) begin(c *call, text string) *hash.Prompt {
 func (h *hasher) fromCached(c, before *call) []uint64 {
 	n := int(c.Cached) / h.blockSize
 	hashes := make([]uint64, 0, (int(c.Input)+h.blockSize-1)/h.blockSize)
-	if before == nil {
+	if before == nil || before.Session != c.Session {
 		shared := h.shared[c.Model]
 		for i := len(shared); i < n; i++ {
 			shared = append(shared, hash.Combine(xxh3.HashString(c.Model), uint64(i)))

@@ -18,6 +18,8 @@ type call struct {
 	trace.Turn
 	// prompt is the last passage of the prompt; nil where the log has counts only.
 	prompt *passage
+	// tokens are the ids of all tokens of the prompt, where the log has them.
+	tokens []uint32
 	// written is the bytes of all that the model wrote, reasoning that is dropped from later prompts included.
 	written int
 }
@@ -133,7 +135,7 @@ func (b *logbook) capture(in input) (*trace.Capture, error) {
 			return cmp.Or(cmp.Compare(a.Start, b.Start), strings.Compare(a.ID, b.ID))
 		})
 	}
-	join := trace.NewJoiner(&trace.Capture{Format: b.format, Resolution: b.resolution, SharedClock: true})
+	join := trace.NewJoiner(&trace.Capture{Format: b.format, Resolution: b.resolution, SharedClock: !b.relative})
 	if err := join.Add(&part); err != nil {
 		return nil, err
 	}

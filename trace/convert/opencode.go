@@ -1,0 +1,383 @@
+package convert
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+func isOpenCode(l *look) bool {
+	return !l.listed && (l.has("sessionID") && l.hasAny("role", "messageID") || l.has("projectID", "time") && strings.HasPrefix(l.keys["id"], "ses"))
+}
+
+// openCode reads OpenCode's storage: session/PROJECT/SESSION.json, message/SESSION/MESSAGE.json and part/MESSAGE/PART.json.
+//
+// An answer may be several calls, each followed by its tools: a step of its parts is one. Where no parts are there, the
+// message is one. The first call starts when the message was made, the others when the tools before them had ended; how
+// long a call took is told for the last alone, the others ended when their first tool began.
+func (in input) openCode() (*trace.Capture, error) {
+	s := &openCodeStorage{logbook: newLogbook(FormatOpenCode), messages: map[string]*openCodeMessage{}, parts: map[string][]*openCodePart{}}
+	read, err := readFiles(in, parseOpenCode, func(at place, f *openCodeFile) error {
+		switch {
+		case f.part != nil:
+			f.part.message = cmp.Or(f.part.message, filepath.Base(filepath.Dir(at.file)))
+			s.parts[f.part.message] = append(s.parts[f.part.message], f.part)
+		case f.message != nil && s.messages[f.message.id] != nil:
+			s.read.Duplicates++
+		case f.message != nil:
+			f.message.at = at
+			s.messages[f.message.id] = f.message
+		case f.session != "" && f.parent != f.session:
+			s.session(f.session).Parent = f.parent
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.read.Add(&read)
+	s.tell()
+	return s.capture(in)
+}
+
+// openCodeFile is what a file holds: a session, a message or a part.
+type openCodeFile struct {
+	session, parent string
+	message         *openCodeMessage
+	part            *openCodePart
+}
+
+// openCodeTokens are a call's tokens. The input leaves out what was found in the cache or written there, the output leaves
+// out reasoning. Counts below 0 are not told.
+type openCodeTokens struct{ input, output, reasoning, read, write int64 }
+
+type openCodeMessage struct {
+	id, session, role, model, mode string
+	created, completed             time.Duration
+	tokens                         openCodeTokens
+	summary, failed                bool
+	at                             place
+}
+
+type openCodePart struct {
+	id, message, kind, text string
+	tool, call, status      string
+	input, output           []byte
+	start, end              time.Duration
+	tokens                  openCodeTokens
+}
+
+// openCodeStorage is all files of a load.
+type openCodeStorage struct {
+	*logbook
+	messages map[string]*openCodeMessage
+	parts    map[string][]*openCodePart // by message
+}
+
+func parseOpenCode(text []byte) (*openCodeFile, error) {
+	f := &openCodeFile{}
+	none := openCodeTokens{-1, -1, -1, -1, -1}
+	m := &openCodeMessage{created: trace.NoTime, completed: trace.NoTime, tokens: none}
+	p := &openCodePart{start: trace.NoTime, end: trace.NoTime, tokens: none}
+	var isPart bool
+	s := scanner{data: text}
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		switch string(key) {
+		case "id":
+			m.id = s.loose()
+		case "sessionID":
+			m.session = s.loose()
+		case "messageID":
+			p.message, isPart = s.loose(), true
+		case "parentID":
+			f.parent = s.loose()
+		case "role":
+			m.role = s.loose()
+		case "modelID":
+			m.model = s.loose()
+		case "mode", "agent":
+			m.mode = cmp.Or(m.mode, s.loose())
+		case "summary":
+			m.summary = s.boolean()
+		case "error":
+			m.failed = !s.null()
+			if m.failed {
+				s.skip()
+			}
+		case "tokens":
+			m.tokens = s.openCodeTokens()
+		case "type":
+			p.kind, isPart = s.loose(), true
+		case "text":
+			p.text = s.loose()
+		case "tool":
+			p.tool = s.loose()
+		case "callID":
+			p.call = s.loose()
+		case "state":
+			s.openCodeState(p)
+		case "time":
+			m.created, m.completed, p.start, p.end = s.openCodeTime()
+		default:
+			s.skip()
+		}
+	}
+	switch {
+	case isPart:
+		p.id, p.tokens = m.id, m.tokens
+		f.part = p
+	case m.role != "":
+		f.message = m
+	default:
+		f.session = m.id
+	}
+	return f, s.end()
+}
+
+// openCodeTime reads times in milliseconds since 1970: when a message was made and completed, when a part began and ended.
+func (s *scanner) openCodeTime() (created, completed, start, end time.Duration) {
+	created, completed, start, end = trace.NoTime, trace.NoTime, trace.NoTime, trace.NoTime
+	if s.peek() != '{' {
+		s.skip()
+		return
+	}
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		switch string(key) {
+		case "created":
+			created = s.unixMs()
+		case "completed":
+			completed = s.unixMs()
+		case "start":
+			start = s.unixMs()
+		case "end":
+			end = s.unixMs()
+		default:
+			s.skip()
+		}
+	}
+	return created, completed, start, end
+}
+
+// unixMs reads a time in milliseconds since 1970; what is none is trace.NoTime.
+func (s *scanner) unixMs() time.Duration {
+	if n := s.total(); n > 0 && n < maxMs {
+		return time.Duration(n) * time.Millisecond
+	}
+	return trace.NoTime
+}
+
+func (s *scanner) openCodeTokens() openCodeTokens {
+	t := openCodeTokens{-1, -1, -1, -1, -1}
+	if s.peek() != '{' {
+		s.skip()
+		return t
+	}
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		switch name := string(key); {
+		case name == "input":
+			t.input = s.count()
+		case name == "output":
+			t.output = s.count()
+		case name == "reasoning":
+			t.reasoning = s.count()
+		case name == "cache" && s.peek() == '{':
+			for key, ok := s.object(); ok; key, ok = s.next() {
+				switch string(key) {
+				case "read":
+					t.read = s.count()
+				case "write":
+					t.write = s.count()
+				default:
+					s.skip()
+				}
+			}
+		default:
+			s.skip()
+		}
+	}
+	return t
+}
+
+// openCodeState reads how a tool went.
+func (s *scanner) openCodeState(p *openCodePart) {
+	if s.peek() != '{' {
+		s.skip()
+		return
+	}
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		switch string(key) {
+		case "status":
+			p.status = s.loose()
+		case "input":
+			p.input = slices.Clone(s.span())
+		case "output", "error":
+			p.output = appendString(p.output, s.span())
+		case "time":
+			_, _, p.start, p.end = s.openCodeTime()
+		default:
+			s.skip()
+		}
+	}
+}
+
+// tell makes the calls of all sessions.
+func (s *openCodeStorage) tell() {
+	sessions := map[string][]*openCodeMessage{}
+	for _, m := range s.messages {
+		sessions[m.session] = append(sessions[m.session], m)
+	}
+	for id, messages := range sessions {
+		slices.SortFunc(messages, func(a, b *openCodeMessage) int {
+			return cmp.Or(cmp.Compare(a.created, b.created), strings.Compare(a.id, b.id))
+		})
+		session := s.session(id)
+		if session.Parent != "" {
+			session.Class = "subagent"
+		}
+		var prompt *passage
+		for _, m := range messages {
+			if session.Parent != "" && m.mode != "" {
+				session.Class = m.mode
+			}
+			parts := s.parts[m.id]
+			slices.SortFunc(parts, func(a, b *openCodePart) int { return strings.Compare(a.id, b.id) })
+			if prompt == nil {
+				prompt = s.behind(nil, []byte("system\nOpenCode "+m.mode+"\n"))
+				prompt.hidden = true
+			}
+			if m.role != "assistant" {
+				for _, p := range parts {
+					if p.kind == "text" {
+						prompt = s.behind(prompt, []byte("user\n"+p.text+"\n"))
+					}
+				}
+				continue
+			}
+			prompt = s.answer(session, m, parts, prompt)
+		}
+	}
+}
+
+// answer makes the calls of an answer and returns the prompt that later messages go on from.
+func (s *openCodeStorage) answer(session *trace.Session, m *openCodeMessage, parts []*openCodePart, prompt *passage) *passage {
+	switch {
+	case m.created == trace.NoTime:
+		s.read.Skip("without a time")
+		return prompt
+	case m.failed && max(m.tokens.input, m.tokens.output) <= 0:
+		s.read.Skip("of failed calls")
+		return prompt
+	}
+	steps := openCodeSteps(parts)
+	if len(steps) == 0 {
+		steps = []openCodeStep{{parts, m.tokens}}
+	}
+	at := m.created
+	for i, step := range steps {
+		c := newCall(session)
+		c.ID, c.Model, c.File, c.Line = m.id, m.model, m.at.file, 1
+		c.Trigger, c.Compaction, c.Start = "user_message", m.summary, at
+		if i > 0 {
+			c.ID += ":" + strconv.Itoa(i+1)
+			c.Trigger = "tool_result"
+			c.Inferred |= trace.FieldStart
+		}
+		c.prompt = prompt
+		c.setUsage(step.tokens.total())
+		var toolsEnded time.Duration
+		prompt, toolsEnded = s.step(c, step)
+		if i == len(steps)-1 && toolsEnded == trace.NoTime && m.completed != trace.NoTime {
+			c.End = m.completed
+		} else {
+			c.Inferred |= trace.FieldEnd
+		}
+		if c.End == trace.NoTime {
+			c.End = c.Start + decodeTime(c.output())
+		}
+		c.End = max(c.End, c.Start)
+		at = max(c.End, toolsEnded)
+		s.calls = append(s.calls, c)
+	}
+	if m.summary { // later prompts begin with it
+		text := "summary\n"
+		for _, p := range parts {
+			text += p.text
+		}
+		return s.behind(prompt.root, []byte(text))
+	}
+	return prompt
+}
+
+// openCodeStep is the parts of one call.
+type openCodeStep struct {
+	parts  []*openCodePart
+	tokens openCodeTokens
+}
+
+// openCodeSteps divides parts at the ends of steps. Without an end that tells tokens there are none.
+func openCodeSteps(parts []*openCodePart) (steps []openCodeStep) {
+	begin := 0
+	for i, p := range parts {
+		if p.kind == "step-finish" && p.tokens.input >= 0 {
+			steps = append(steps, openCodeStep{parts[begin:i], p.tokens})
+			begin = i + 1
+		}
+	}
+	return steps
+}
+
+// total returns the usage of a call: its prompt, what of it was cached, its output with reasoning, and reasoning.
+func (t *openCodeTokens) total() (input, cached, output, reasoning int64) {
+	if input = t.input; input >= 0 {
+		input += max(t.read, 0) + max(t.write, 0)
+	}
+	if output = t.output; output >= 0 {
+		output += max(t.reasoning, 0)
+	}
+	return input, t.read, output, t.reasoning
+}
+
+// step tells what a call wrote and which tools it called. The call ends with its text, or when its first tool began. It
+// returns the prompt behind all that, and when the last tool ended.
+func (s *openCodeStorage) step(c *call, step openCodeStep) (prompt *passage, toolsEnded time.Duration) {
+	prompt, toolsEnded = c.prompt, trace.NoTime
+	toolsBegan := trace.NoTime
+	var results []*openCodePart
+	for _, p := range step.parts {
+		switch p.kind {
+		case "text":
+			c.written += len(p.text)
+			c.End = max(c.End, p.end)
+			prompt = s.behind(prompt, []byte("text\n"+p.text+"\n"))
+		case "reasoning":
+			c.written += len(p.text)
+			c.End = max(c.End, p.end)
+		case "tool":
+			c.written += len(p.input)
+			c.ToolCalls = append(c.ToolCalls, trace.ToolCall{ID: p.call, Name: p.tool})
+			prompt = s.behind(prompt, slices.Concat([]byte("call "+p.tool+"\n"), p.input, []byte{'\n'}))
+			results = append(results, p)
+			if p.start == trace.NoTime || p.end < p.start {
+				continue
+			}
+			if toolsBegan == trace.NoTime || p.start < toolsBegan {
+				toolsBegan = p.start
+			}
+			toolsEnded = max(toolsEnded, p.end)
+			status := map[string]string{"completed": "succeeded", "error": "error"}[p.status]
+			c.Session.Tools = append(c.Session.Tools, trace.ToolSpan{ID: p.call, Class: p.tool, Start: p.start, End: p.end, Status: status})
+		}
+	}
+	if toolsBegan != trace.NoTime {
+		c.End = toolsBegan
+	}
+	for _, p := range results {
+		prompt = s.behind(prompt, slices.Concat([]byte("output\n"), p.output, []byte{'\n'}))
+	}
+	return prompt, toolsEnded
+}

@@ -1,0 +1,471 @@
+package convert
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsim/agentsim/trace"
+)
+
+// maxSpanDepth bounds how far up the parents of a span are looked at.
+const maxSpanDepth = 64
+
+func isOTel(l *look) bool {
+	return l.keys["resourceSpans"] == "[" || l.keys["scopeSpans"] == "[" || l.has("trace_id", "spans") || l.has("traceID", "spans") ||
+		l.has("traceId", "spanId", "attributes") || l.has("data") && strings.Contains(string(l.text[:min(len(l.text), 4096)]), `"traceID"`)
+}
+
+// otel reads OpenTelemetry spans with the attributes of the GenAI conventions, old names and new: OTLP/JSON, one object or
+// one a line as the collector's file exporter writes it; exports of one trace a file with ISO times; Jaeger's JSON.
+//
+// Spans of model calls are calls; those of tools are tools. Spans of agents are sessions, and their usage, which repeats
+// the sum of their calls, does not count. Without an agent span, the conversation's id names the session, else the trace's.
+func (in input) otel() (*trace.Capture, error) {
+	b := &spans{logbook: newLogbook(FormatOTel), byID: map[spanID]*genSpan{}}
+	b.resolution = time.Microsecond
+	read, err := in.otelFiles(func(at place, list []*genSpan) error {
+		for _, s := range list {
+			s.at = at
+			if s.id != "" {
+				if b.byID[s.key()] != nil {
+					b.read.Duplicates++
+					continue
+				}
+				b.byID[s.key()] = s
+			}
+			b.list = append(b.list, s)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.read.Add(&read)
+	b.tell()
+	return b.capture(in)
+}
+
+// otelFiles reads objects, each on a line or each a file.
+func (in input) otelFiles(each func(at place, list []*genSpan) error) (trace.ReadReport, error) {
+	if linewise(in.heads) {
+		return readRows(in, parseSpans, each)
+	}
+	return readFiles(in, parseSpans, each)
+}
+
+// spanID identifies a span.
+type spanID struct{ trace, span string }
+
+// genSpan is one span.
+type genSpan struct {
+	trace, id, parent, name string
+	start, end              time.Duration // since the Unix epoch; NoTime if not told
+	failed                  bool
+	at                      place
+
+	operation, model, conversation, agent, response string
+	tool, toolCall                                  string
+	input, output, cached, created, thought         int64
+	messages, answer                                []byte // JSON, or text
+}
+
+func (s *genSpan) key() spanID { return spanID{s.trace, s.id} }
+
+// spans is all spans of a load.
+type spans struct {
+	*logbook
+	list []*genSpan
+	byID map[spanID]*genSpan
+}
+
+// parseSpans reads the spans of an object, at whatever depth they stand.
+func parseSpans(text []byte) ([]*genSpan, error) {
+	s := scanner{data: text}
+	var list []*genSpan
+	s.spans(&list, "", 0)
+	return list, s.end()
+}
+
+// spans looks for spans in a value: objects with the id of a span.
+func (s *scanner) spans(list *[]*genSpan, traceID string, depth int) {
+	switch c := s.peek(); {
+	case depth > maxTrajectoryDepth || c != '{' && c != '[':
+		s.skip()
+		return
+	case c == '[':
+		for ok := s.array(); ok; ok = s.more() {
+			s.spans(list, traceID, depth+1)
+		}
+		return
+	}
+	span := &genSpan{trace: traceID, start: trace.NoTime, end: trace.NoTime, input: -1, output: -1, cached: -1, created: -1, thought: -1}
+	took := trace.NoTime
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		switch string(key) {
+		case "traceId", "trace_id", "traceID":
+			span.trace = s.loose()
+		case "spanId", "span_id", "spanID":
+			span.id = s.loose()
+		case "parentSpanId", "parent_span_id":
+			span.parent = s.loose()
+		case "name", "operationName":
+			span.name = s.loose()
+		case "startTimeUnixNano":
+			span.start = s.nanos(time.Nanosecond)
+		case "endTimeUnixNano":
+			span.end = s.nanos(time.Nanosecond)
+		case "start_time":
+			span.start = s.date()
+		case "end_time":
+			span.end = s.date()
+		case "startTime":
+			span.start = s.nanos(time.Microsecond)
+		case "duration":
+			took = s.nanos(time.Microsecond)
+		case "attributes", "tags":
+			s.attributes(span)
+		case "references":
+			span.parent = cmp.Or(span.parent, jaegerParent(s.span()))
+		case "status":
+			span.failed = s.spanStatus()
+		case "resourceSpans", "scopeSpans", "instrumentationLibrarySpans", "spans", "data":
+			s.spans(list, span.trace, depth+1)
+		default:
+			s.skip()
+		}
+	}
+	if span.end == trace.NoTime && span.start != trace.NoTime && took != trace.NoTime {
+		span.end = span.start + took
+	}
+	if span.id != "" {
+		*list = append(*list, span)
+	}
+}
+
+// nanos reads a count of units as a time, which OTLP/JSON writes as a string; what is none is trace.NoTime.
+func (s *scanner) nanos(unit time.Duration) time.Duration {
+	if s.peek() != '"' {
+		if n := s.total(); n >= 0 && n <= int64(maxSeconds*1e9)/int64(unit) {
+			return time.Duration(n) * unit
+		}
+		return trace.NoTime
+	}
+	n, err := strconv.ParseInt(string(s.text()), 10, 64)
+	if err != nil || n < 0 || n > int64(maxSeconds*1e9)/int64(unit) {
+		return trace.NoTime
+	}
+	return time.Duration(n) * unit
+}
+
+// jaegerParent finds the parent in a span's references.
+func jaegerParent(references []byte) string {
+	s := scanner{data: references}
+	if s.peek() != '[' {
+		return ""
+	}
+	for ok := s.array(); ok; ok = s.more() {
+		if id := s.stringAt("spanID"); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// spanStatus tells whether a status is an error: code 2, or STATUS_CODE_ERROR.
+func (s *scanner) spanStatus() (failed bool) {
+	if s.peek() != '{' {
+		s.skip()
+		return false
+	}
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		if string(key) == "code" {
+			code := strings.ToUpper(string(s.span()))
+			failed = code == "2" || strings.HasSuffix(strings.Trim(code, `"`), "ERROR")
+		} else {
+			s.skip()
+		}
+	}
+	return failed
+}
+
+// attributes reads attributes: a map, or a list of keys and values.
+func (s *scanner) attributes(span *genSpan) {
+	switch s.peek() {
+	case '{':
+		for key, ok := s.object(); ok; key, ok = s.next() {
+			name := string(key)
+			span.set(name, s.span())
+		}
+	case '[':
+		for ok := s.array(); ok; ok = s.more() {
+			if s.peek() != '{' {
+				s.skip()
+				continue
+			}
+			name, value := "", []byte(nil)
+			for key, ok := s.object(); ok; key, ok = s.next() {
+				switch string(key) {
+				case "key":
+					name = s.loose()
+				case "value":
+					value = s.span()
+				default:
+					s.skip()
+				}
+			}
+			span.set(name, plainValue(value))
+		}
+	default:
+		s.skip()
+	}
+}
+
+// plainValue unwraps {"stringValue": ...} and its like.
+func plainValue(value []byte) []byte {
+	s := scanner{data: value}
+	if s.peek() != '{' {
+		return value
+	}
+	if key, ok := s.object(); ok && strings.HasSuffix(string(key), "Value") {
+		return s.span()
+	}
+	return value
+}
+
+// set takes an attribute.
+func (span *genSpan) set(name string, value []byte) {
+	if !strings.HasPrefix(name, "gen_ai.") && name != "session.id" && !strings.HasSuffix(name, ".session.id") {
+		return
+	}
+	s := scanner{data: value}
+	count := func() int64 {
+		if s.peek() != '"' {
+			return s.count()
+		}
+		n, err := strconv.ParseInt(string(s.text()), 10, 64)
+		if err != nil || n < 0 || n > maxTokens {
+			return -1
+		}
+		return n
+	}
+	switch strings.TrimPrefix(name, "gen_ai.") {
+	case "operation.name":
+		span.operation = s.loose()
+	case "request.model":
+		span.model = cmp.Or(span.model, s.loose())
+	case "response.model":
+		span.model = cmp.Or(s.loose(), span.model)
+	case "response.id":
+		span.response = s.loose()
+	case "conversation.id":
+		span.conversation = s.loose()
+	case "agent.name":
+		span.agent = s.loose()
+	case "tool.name":
+		span.tool = s.loose()
+	case "tool.call.id":
+		span.toolCall = s.loose()
+	case "usage.input_tokens", "usage.prompt_tokens":
+		span.input = max(span.input, count())
+	case "usage.output_tokens", "usage.completion_tokens":
+		span.output = max(span.output, count())
+	case "usage.cache_read.input_tokens", "usage.cached_tokens", "usage.input_tokens.cached":
+		span.cached = max(span.cached, count())
+	case "usage.cache_creation.input_tokens":
+		span.created = max(span.created, count())
+	case "usage.reasoning.output_tokens", "usage.output_tokens.reasoning":
+		span.thought = max(span.thought, count())
+	case "input.messages", "prompt":
+		span.messages = unwrapJSON(value)
+	case "output.messages", "output.text", "completion":
+		span.answer = unwrapJSON(value)
+	default:
+		if strings.HasSuffix(name, "session.id") {
+			span.conversation = cmp.Or(span.conversation, s.loose())
+		}
+	}
+}
+
+// unwrapJSON returns a value that may be JSON inside a string.
+func unwrapJSON(value []byte) []byte {
+	if len(value) > 0 && value[0] == '"' {
+		return appendString(nil, value)
+	}
+	return slices.Clone(value)
+}
+
+// isCall, isTool and isAgent tell what a span stands for. Calls without an operation are told by their usage.
+func (span *genSpan) isCall() bool {
+	switch span.operation {
+	case "chat", "text_completion", "generate_content", "completion":
+		return true
+	case "":
+		return span.tool == "" && span.model != "" && (span.output >= 0 || len(span.messages) > 0)
+	}
+	return false
+}
+
+func (span *genSpan) isTool() bool {
+	return span.operation == "execute_tool" || span.operation == "" && span.tool != ""
+}
+
+func (span *genSpan) isAgent() bool {
+	return span.operation == "invoke_agent" || span.operation == "create_agent"
+}
+
+// above returns the span above one.
+func (b *spans) above(span *genSpan) *genSpan {
+	if span.parent == "" {
+		return nil
+	}
+	return b.byID[spanID{span.trace, span.parent}]
+}
+
+// within returns the nearest span above one for which the condition holds.
+func (b *spans) within(span *genSpan, holds func(*genSpan) bool) *genSpan {
+	at := b.above(span)
+	for n := 0; at != nil && n < maxSpanDepth; n++ {
+		if holds(at) {
+			return at
+		}
+		at = b.above(at)
+	}
+	return nil
+}
+
+// sessionOf returns the session of a span: its agent's, its conversation's or its trace's. An agent under another is a
+// child of that one.
+func (b *spans) sessionOf(span *genSpan) *trace.Session {
+	agent := b.within(span, (*genSpan).isAgent)
+	conversation := span.conversation
+	for at := span; conversation == "" && at != nil; at = b.within(at, func(s *genSpan) bool { return s.conversation != "" }) {
+		conversation = at.conversation
+	}
+	root := cmp.Or(conversation, span.trace)
+	if agent == nil {
+		return b.session(root)
+	}
+	outer := b.within(agent, (*genSpan).isAgent)
+	if outer == nil {
+		s := b.session(root)
+		s.Class = cmp.Or(s.Class, agent.agent)
+		return s
+	}
+	s := b.session(root + "/" + agent.id)
+	s.Class = cmp.Or(agent.agent, "subagent")
+	if top := b.within(outer, (*genSpan).isAgent); top == nil {
+		s.Parent = root
+	} else {
+		s.Parent = root + "/" + outer.id
+	}
+	return s
+}
+
+// tell makes calls and tools of the spans.
+func (b *spans) tell() {
+	for _, span := range b.list {
+		switch {
+		case span.start == trace.NoTime || span.end == trace.NoTime:
+			b.read.Skip("spans without times")
+		case span.isTool():
+			s := b.sessionOf(span)
+			status := "succeeded"
+			if span.failed {
+				status = "error"
+			}
+			s.Tools = append(s.Tools, trace.ToolSpan{ID: cmp.Or(span.toolCall, span.id), Class: cmp.Or(span.tool, span.name),
+				Start: span.start, End: max(span.end, span.start), Status: status})
+		case !span.isCall():
+			b.read.Skip("spans of other operations")
+		case b.within(span, func(s *genSpan) bool { return s.isCall() && s.start <= span.start && span.end <= s.end }) != nil:
+			b.read.Skip("spans inside a call's")
+		default:
+			b.call(span)
+		}
+	}
+}
+
+// call makes a call of a span.
+func (b *spans) call(span *genSpan) {
+	c := newCall(b.sessionOf(span))
+	c.ID = span.trace + "/" + span.id
+	c.Model, c.File, c.Line = span.model, span.at.file, int32(span.at.line)
+	c.Start, c.End = span.start, max(span.end, span.start)
+	input := span.input
+	if input >= 0 && max(span.cached, 0)+max(span.created, 0) > input { // as Anthropic counts
+		input += max(span.cached, 0) + max(span.created, 0)
+	}
+	c.setUsage(input, span.cached, span.output, span.thought)
+	c.written = len(appendMessages(nil, span.answer))
+	if span.failed {
+		c.Status = "error"
+	}
+	b.prompt(c, span.messages)
+	b.calls = append(b.calls, c)
+}
+
+// prompt makes the prompt of its messages: a list of them, or a text.
+func (b *spans) prompt(c *call, messages []byte) {
+	s := scanner{data: messages}
+	if s.peek() != '[' {
+		if len(messages) > 0 {
+			c.prompt = b.behind(nil, messages)
+		}
+		return
+	}
+	for ok := s.array(); ok; ok = s.more() {
+		message := s.span()
+		if s.err != nil {
+			return
+		}
+		c.prompt = b.behind(c.prompt, append(appendMessages(nil, message), '\n'))
+		switch role := (&scanner{data: message}).roleAt(); role {
+		case "user":
+			c.Trigger = "user_message"
+		case "tool":
+			c.Trigger = "tool_result"
+		default:
+			c.Trigger = "other"
+		}
+	}
+}
+
+// roleAt returns the role of a message.
+func (s *scanner) roleAt() string { return s.stringAt("role") }
+
+// appendMessages appends the role and texts of a message, or of several: every string in it that is none of its types.
+func appendMessages(dst, messages []byte) []byte {
+	if c := (&scanner{data: messages}).peek(); c != '{' && c != '[' {
+		return append(dst, messages...)
+	}
+	s := scanner{data: messages}
+	return s.appendTexts(dst, 0)
+}
+
+func (s *scanner) appendTexts(dst []byte, depth int) []byte {
+	switch c := s.peek(); {
+	case depth > maxTrajectoryDepth:
+		s.skip()
+	case c == '"':
+		dst = append(s.appendText(dst), '\n')
+	case c == '[':
+		for ok := s.array(); ok; ok = s.more() {
+			dst = s.appendTexts(dst, depth+1)
+		}
+	case c == '{':
+		for key, ok := s.object(); ok; key, ok = s.next() {
+			switch string(key) {
+			case "type", "id", "finish_reason":
+				s.skip()
+			default:
+				dst = s.appendTexts(dst, depth+1)
+			}
+		}
+	default:
+		s.skip()
+	}
+	return dst
+}
