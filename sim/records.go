@@ -22,30 +22,6 @@ func (r *Result) Records() iter.Seq[*trace.Record] {
 	return RequestRecords(r.Workload, r.Plan.Engine.BlockSize, r.Requests)
 }
 
-// RecordedTrace yields a workload's calls as they were recorded, as Dynamo request records, and the tool executions
-// between them.
-func RecordedTrace(w *trace.Workload) iter.Seq[*trace.Record] {
-	requests := make([]report.Request, len(w.Calls))
-	for i := range w.Calls {
-		requests[i] = recordedRequest(w, int32(i))
-	}
-	return func(yield func(*trace.Record) bool) {
-		for rec := range RequestRecords(w, 16, requests) {
-			rec.Request.Agentsim = nil
-			if !yield(rec) {
-				return
-			}
-		}
-		for _, s := range w.Sessions {
-			for _, t := range s.Tools {
-				if !yield(toolRecord(w, s, t)) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // RequestRecords yields a request_end record for each request of a run of a workload, simulated or live. Captures without
 // hashes get them in blocks of blockSize.
 func RequestRecords(w *trace.Workload, blockSize int, requests []report.Request) iter.Seq[*trace.Record] {
@@ -62,23 +38,6 @@ func RequestRecords(w *trace.Workload, blockSize int, requests []report.Request)
 				return
 			}
 		}
-	}
-}
-
-// toolRecord is the tool_end or tool_error row of a tool execution.
-func toolRecord(w *trace.Workload, s *trace.Session, t trace.ToolSpan) *trace.Record {
-	start := w.Capture.Epoch + t.Start.Milliseconds()
-	end := w.Capture.Epoch + t.End.Milliseconds()
-	duration := float64(t.End-t.Start) / 1e6
-	kind := trace.EventToolEnd
-	if t.Status == "error" {
-		kind = trace.EventToolError
-	}
-	return &trace.Record{
-		Schema: trace.Schema, EventType: kind, EventSource: "harness", EventTimeMs: &end,
-		AgentContext: &trace.AgentContext{SessionID: s.ID, ParentSessionID: s.Parent},
-		Tool: &trace.ToolEvent{ToolCallID: t.ID, ToolClass: t.Class, StartedMs: &start, EndedMs: &end,
-			DurationMs: &duration, Status: t.Status},
 	}
 }
 

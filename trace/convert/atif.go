@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 // maxTrajectoryDepth bounds how deep trajectories of subagents may nest.
-const maxTrajectoryDepth = 16
+const maxTrajectoryDepth = 64
 
 func isATIF(l *look) bool {
 	return strings.HasPrefix(l.keys["schema_version"], "ATIF") || l.has("steps", "agent") && l.hasAny("session_id", "trajectory_id")
@@ -24,7 +25,7 @@ func isATIF(l *look) bool {
 // ids of its prompt's tokens, these are hashed.
 func (in input) atif() (*trace.Capture, error) {
 	b := &trajectories{logbook: newLogbook(FormatATIF), told: map[*trace.Session]bool{}}
-	read, err := readFiles(in, parseTrajectory, func(at place, t *trajectory) error {
+	read, err := readObjects(in, parseTrajectory, func(at place, t *trajectory) error {
 		b.add(t, at, "")
 		return nil
 	})
@@ -297,7 +298,7 @@ func (b *trajectories) add(t *trajectory, at place, parent string) {
 		}
 		if !step.copied && step.llmCalls != 0 {
 			c := newCall(session)
-			c.ID, c.Model, c.File, c.Line = session.ID+":"+strconv.Itoa(i+1), cmp.Or(step.model, t.model), at.file, 1
+			c.ID, c.Model, c.File, c.Line = session.ID+":"+strconv.Itoa(i+1), cmp.Or(step.model, t.model), at.file, int32(min(at.line, math.MaxInt32))
 			c.Trigger = cmp.Or(trigger, "other")
 			c.prompt, c.tokens = prompt, step.promptIDs
 			c.setUsage(step.prompt, step.cached, step.output, step.thought)

@@ -102,6 +102,14 @@ func readFiles[T any](in input, parse func(text []byte) (T, error), each func(at
 	return report, err
 }
 
+// readObjects reads files of JSON objects, each on a line or each a file.
+func readObjects[T any](in input, parse func(text []byte) (T, error), each func(at place, value T) error) (trace.ReadReport, error) {
+	if linewise(in.heads) {
+		return readRows(in, parse, each)
+	}
+	return readFiles(in, parse, each)
+}
+
 // newSession returns a session named after a file that holds nothing else.
 func (b *logbook) newSession(file string) *trace.Session {
 	name := filepath.Base(file)

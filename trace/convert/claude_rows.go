@@ -105,6 +105,9 @@ func isOther(text []byte) bool {
 // skipKind skips a row of a type that tells of no call.
 func skipKind(read *trace.ReadReport, kind string) {
 	why := fmt.Sprintf("of type %.40q", kind)
+	if kind == "" {
+		why = "without a type"
+	}
 	if read.Skipped[why] == 0 && len(read.Skipped) >= maxSkipReasons {
 		why = "of other types"
 	}

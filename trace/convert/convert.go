@@ -62,7 +62,7 @@ var Formats = []Format{
 		detect: isApplied, byPath: true, read: input.applied},
 	{Name: FormatArrivals, Description: "arrival times and token counts: Azure, BurstGPT and Vidur CSV, time,input,output in seconds (CSV or JSONL)",
 		detect: isArrivals, byPath: true, read: input.arrivals},
-	{Name: FormatATIF, Description: "ATIF trajectories, v1.0 to v1.8, as Harbor and others write them (JSON)",
+	{Name: FormatATIF, Description: "ATIF trajectories, v1.0 to v1.8, as Harbor and others write them: one JSON object a file or a line",
 		detect: isATIF, tree: true, read: input.atif},
 	{Name: FormatBailian, Description: "Qwen on Alibaba Cloud's Bailian: chat_id, parent_chat_id, timestamp in seconds, hash_ids (JSONL)",
 		detect: isBailian, read: input.bailian},

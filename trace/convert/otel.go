@@ -26,7 +26,7 @@ func isOTel(l *look) bool {
 func (in input) otel() (*trace.Capture, error) {
 	b := &spans{logbook: newLogbook(FormatOTel), byID: map[spanID]*genSpan{}}
 	b.resolution = time.Microsecond
-	read, err := in.otelFiles(func(at place, list []*genSpan) error {
+	read, err := readObjects(in, parseSpans, func(at place, list []*genSpan) error {
 		for _, s := range list {
 			s.at = at
 			if s.id != "" {
@@ -46,14 +46,6 @@ func (in input) otel() (*trace.Capture, error) {
 	b.read.Add(&read)
 	b.tell()
 	return b.capture(in)
-}
-
-// otelFiles reads objects, each on a line or each a file.
-func (in input) otelFiles(each func(at place, list []*genSpan) error) (trace.ReadReport, error) {
-	if linewise(in.heads) {
-		return readRows(in, parseSpans, each)
-	}
-	return readFiles(in, parseSpans, each)
 }
 
 // spanID identifies a span.

@@ -11,21 +11,28 @@ import (
 
 // Summary is what reading a trace met, for a person.
 type Summary struct {
-	Format string
+	Format string `json:"format"`
 	// Files, Rows, Calls, Sessions and Tools are what was read, Lost the rows that could not be, Duplicates the calls
 	// that were told more than once.
-	Files, Rows, Calls, Sessions, Tools, Lost, Duplicates int
+	Files      int `json:"files"`
+	Rows       int `json:"rows"`
+	Calls      int `json:"calls"`
+	Sessions   int `json:"sessions"`
+	Tools      int `json:"tools"`
+	Lost       int `json:"lost_rows"`
+	Duplicates int `json:"duplicates"`
 	// Skipped are the rows that are neither calls nor tools, by the reason, Inferred the calls with a filled field, by the
 	// field. Both are in the order of their names.
-	Skipped, Inferred []Count
+	Skipped  []Count `json:"skipped"`
+	Inferred []Count `json:"inferred"`
 	// Sharing counts the calls by where it is known from what their prompts share with others.
-	Sharing []Count
+	Sharing []Count `json:"sharing"`
 }
 
 // Count is how often something was met.
 type Count struct {
-	Name string
-	N    int
+	Name string `json:"name"`
+	N    int    `json:"count"`
 }
 
 // Summarize sums up what reading a capture met.

@@ -29,6 +29,8 @@ var Targets = []Target{
 		write: (*writer).agentic},
 	{Name: TargetAIPerf, Description: "AIPerf's mooncake_trace: the later rows of a session hold what is new of the prompt; read back as " + FormatMooncakeDelta,
 		write: (*writer).aiperf},
+	{Name: FormatATIF, Description: "ATIF v1.7 trajectories without text, one a program, one a line",
+		holds: []string{factModel, factParent, factCached, factTrigger, factToolCalls, factReasoning, factEnd, factClass}, write: (*writer).atif},
 	{Name: FormatMooncake, Description: "Mooncake with Dynamo's session_id and delay; each row holds the whole prompt",
 		holds: []string{factID, factModel, factHints}, write: (*writer).mooncake},
 	{Name: FormatWeka, Description: "WEKA kv-cache-tester conversations, one a line",
@@ -51,15 +53,8 @@ func Write(out io.Writer, target string, c *trace.Capture) (lost []Count, err er
 		return nil, fmt.Errorf("no writer of trace format %q; known are %s", target, strings.Join(names, ", "))
 	}
 	buffer := bufio.NewWriterSize(out, 1<<16)
-	w := &writer{capture: c, out: buffer, blockIDs: map[blockKey]uint64{}, begins: map[*trace.Turn]span{}, lost: map[string]int{}}
-	w.schedule()
-	for _, s := range c.Sessions {
-		for name, n := range facts(s) {
-			if !slices.Contains(Targets[i].holds, name) {
-				w.lost[name] += n
-			}
-		}
-	}
+	w := newWriter(c, Targets[i].holds)
+	w.out = buffer
 	err = Targets[i].write(w)
 	if err == nil {
 		err = buffer.Flush()
@@ -68,6 +63,20 @@ func Write(out io.Writer, target string, c *trace.Capture) (lost []Count, err er
 		return nil, fmt.Errorf("writing a trace as %s: %w", target, err)
 	}
 	return counts(w.lost), nil
+}
+
+// newWriter returns a writer of a linked capture into a format that holds some facts.
+func newWriter(c *trace.Capture, holds []string) *writer {
+	w := &writer{capture: c, blockIDs: map[blockKey]uint64{}, begins: map[*trace.Turn]span{}, lost: map[string]int{}}
+	w.schedule()
+	for _, s := range c.Sessions {
+		for name, n := range facts(s) {
+			if !slices.Contains(holds, name) {
+				w.lost[name] += n
+			}
+		}
+	}
+	return w
 }
 
 // writer writes one capture.

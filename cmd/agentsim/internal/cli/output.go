@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsim/agentsim/sim"
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/convert"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -113,12 +114,30 @@ func (o output) writeFolder(rep *report.Report, b *batch) error {
 
 // writeTrace writes a run's predicted trace as segments with the given prefix.
 func writeTrace(prefix string, result *sim.Result) error {
-	return writeRecords(prefix, result.Records())
+	return writeRecords(prefix, result.Records(), trace.ReplaceExisting)
 }
 
-// writeRecords writes records as segments with the given prefix, in place of those that are there.
-func writeRecords(prefix string, records iter.Seq[*trace.Record]) error {
-	w, err := trace.NewWriter(prefix, trace.WriterOptions{Existing: trace.ReplaceExisting})
+// writeCapture writes the calls and tools of a linked capture as segments with the given prefix, whose folder is made. It
+// returns what they have no place for.
+func writeCapture(prefix string, c *trace.Capture, force bool) ([]convert.Count, error) {
+	if err := os.MkdirAll(filepath.Dir(prefix), 0o755); err != nil {
+		return nil, fmt.Errorf("making the output folder: %w", err)
+	}
+	existing := trace.RefuseExisting
+	if force {
+		existing = trace.ReplaceExisting
+	}
+	records, lost := convert.Records(c)
+	err := writeRecords(prefix, records, existing)
+	if errors.Is(err, fs.ErrExist) {
+		err = usagef("%w; take another prefix or --force", err)
+	}
+	return lost, err
+}
+
+// writeRecords writes records as segments with the given prefix.
+func writeRecords(prefix string, records iter.Seq[*trace.Record], existing trace.Existing) error {
+	w, err := trace.NewWriter(prefix, trace.WriterOptions{Existing: existing})
 	if err != nil {
 		return err
 	}

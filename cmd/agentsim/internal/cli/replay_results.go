@@ -74,7 +74,7 @@ func (r *replayCommand) write(out output, result *replay.Result, begun int64, re
 	}
 	rows, requests := result.InOrder()
 	records := sim.RequestRecords(result.Plan.Workload, traceBlock, requests)
-	if err := writeRecords(filepath.Join(out.dir, "replay.trace"), result.Dated(rows, records, begun)); err != nil {
+	if err := writeRecords(filepath.Join(out.dir, "replay.trace"), result.Dated(rows, records, begun), trace.ReplaceExisting); err != nil {
 		return err
 	}
 	var text bytes.Buffer

@@ -20,7 +20,9 @@ type source struct {
 	programs  int
 	params    []string
 	seed      uint64
-	details   bool // read what only those who show a trace need
+	strict    bool           // refuse fields filled by rule
+	sample    convert.Sample // what to draw of formats that hold distributions
+	details   bool           // read what only those who show a trace need
 }
 
 func (s *source) addTraceFlags(cmd *cobra.Command) {
@@ -59,7 +61,8 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 	if len(args) == 0 {
 		return nil, usagef("no trace given; name files, a folder or a segment prefix, or take --profile %s", synth.Profiles()[0])
 	}
-	c, err := convert.Open(ctx, args, convert.Options{Format: s.format, BlockSize: s.blockSize, Details: s.details, Stdin: g.Stdin})
+	c, err := convert.Open(ctx, args, convert.Options{Format: s.format, BlockSize: s.blockSize, Details: s.details,
+		Strict: s.strict, Sample: s.sample, Stdin: g.Stdin})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err

@@ -1,18 +1,12 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsim/agentsim/sim"
-	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/synth"
 )
 
@@ -74,35 +68,15 @@ func writeSynth(cmd *cobra.Command, g *Global, s *source, out string, force bool
 	if err := c.Link(); err != nil {
 		return err
 	}
-	w, err := c.Compile(trace.OutputsInferred)
-	if err != nil {
+	if _, err := writeCapture(out, c, force); err != nil {
 		return err
 	}
-	if dir := filepath.Dir(out); dir != "." {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("making the output folder: %w", err)
+	programs := 0
+	for _, session := range c.Sessions {
+		if session.Parent == "" {
+			programs++
 		}
 	}
-	options := trace.WriterOptions{}
-	if force {
-		options.Existing = trace.ReplaceExisting
-	}
-	writer, err := trace.NewWriter(out, options)
-	if errors.Is(err, fs.ErrExist) {
-		return usagef("%w; take another prefix or --force", err)
-	}
-	if err != nil {
-		return err
-	}
-	for rec := range sim.RecordedTrace(w) {
-		if err := writer.Write(rec); err != nil {
-			writer.Discard()
-			return err
-		}
-	}
-	if err := writer.Close(); err != nil {
-		return err
-	}
-	fmt.Fprintf(g.Stderr, "wrote %d calls of %d programs\n", len(w.Calls), len(w.Programs))
+	fmt.Fprintf(g.Stderr, "wrote %d calls of %d programs\n", c.Read.Calls, programs)
 	return nil
 }

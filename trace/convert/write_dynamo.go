@@ -1,0 +1,149 @@
+package convert
+
+import (
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/goccy/go-json"
+
+	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/hash"
+)
+
+// Records yields the calls of a linked capture as Dynamo request records, in the order of their starts, and then the tools.
+// It returns what records have no place for, too, as Write does.
+//
+// Dynamo's hashes are of one space: those of other scopes are chained with the scope. Where a chain leaves out the partial
+// block at the end, that one gets a hash which no other prompt has.
+func Records(c *trace.Capture) (records iter.Seq[*trace.Record], lost []Count) {
+	w := newWriter(c, []string{factID, factModel, factHints, factEnd, factParent, factCross, factCached, factReasoning, factTTFT, factTrigger,
+		factClass, factFinal, factCompaction, factOutputs, factTools, factToolCalls, factStatus, factInferred})
+	if !c.SharedClock {
+		w.lose("clocks of programs, each with its own", 1)
+	}
+	for _, s := range c.Sessions {
+		for _, t := range s.Turns {
+			if t.Explicit && len(t.Deps) > 0 {
+				w.lose("what calls wait for, as it was stated", 1)
+			}
+			if w.begins[t].start%time.Millisecond != 0 {
+				w.lose("parts of starts below a millisecond", 1)
+			}
+		}
+	}
+	return func(yield func(*trace.Record) bool) {
+		for _, t := range w.byStart() {
+			if !yield(w.record(t)) {
+				return
+			}
+		}
+		for _, s := range c.Sessions {
+			for _, tool := range s.Tools {
+				if tool.End != trace.NoTime && !yield(w.toolRecord(s, tool)) {
+					return
+				}
+			}
+		}
+	}, counts(w.lost)
+}
+
+// wallMs is a time of the capture as milliseconds since 1970, or since its own time zero if that is all that is known.
+func (w *writer) wallMs(at time.Duration) int64 { return w.capture.Epoch + at.Milliseconds() }
+
+func countOf(n int32) *int64 {
+	if n < 0 {
+		return nil
+	}
+	count := int64(n)
+	return &count
+}
+
+// record is the request_end of a call.
+func (w *writer) record(t *trace.Turn) *trace.Record {
+	at := w.begins[t]
+	received := w.wallMs(at.start)
+	ended := received + int64(math.Round(float64(at.end-at.start)/1e6))
+	r := &trace.RequestEnd{RequestID: t.ID, Model: t.Model, InputTokens: countOf(t.Input), OutputTokens: countOf(t.Output),
+		CachedTokens: countOf(t.Cached), ReceivedMs: &received, TotalTimeMs: msOf(at.end - at.start), Replay: w.replay(t),
+		FinishReason: finishOf(t)}
+	if t.TTFT != trace.NoTime {
+		r.TTFTMs = msOf(t.TTFT)
+	}
+	x := trace.Extension{ReasoningTokens: countOf(t.Reasoning), Inferred: t.Inferred.Names()}
+	if h := t.Hints; h != (trace.Hints{}) {
+		x.Hints = &trace.AgentHints{Priority: h.Priority, StrictPriority: h.StrictPriority, OSL: uint32(h.OSL),
+			SpeculativePrefill: h.SpeculativePrefill, PolicyClass: h.PolicyClass}
+	}
+	if x.ReasoningTokens != nil || len(x.Inferred) > 0 || x.Hints != nil {
+		r.Agentsim = &x
+	}
+	agent := &trace.AgentContext{SessionID: t.Session.ID, ParentSessionID: t.Session.Parent, SessionTypeID: t.Session.Class,
+		InputTrigger: t.Trigger, SessionFinal: t.Final}
+	if t.Compaction {
+		agent.Compaction = json.RawMessage("{}")
+	}
+	return &trace.Record{Schema: trace.Schema, EventType: trace.EventRequestEnd, EventTimeMs: &ended, EventSource: "dynamo",
+		AgentContext: agent, Request: r}
+}
+
+// finishOf is how a call ended; nil if nothing is told of it.
+func finishOf(t *trace.Turn) *trace.FinishReason {
+	f := &trace.FinishReason{}
+	switch t.Status {
+	case "", "ok":
+	case trace.Cancelled:
+		f.Backend = trace.Cancelled
+	default:
+		f.Backend = "error: " + t.Status
+	}
+	for i, call := range t.ToolCalls {
+		f.FinishReason = "tool_calls"
+		f.ToolCalls = append(f.ToolCalls, trace.ToolCallRef{ToolCallIndex: uint32(i), ID: call.ID, Name: call.Name})
+	}
+	if f.Backend == "" && len(f.ToolCalls) == 0 {
+		return nil
+	}
+	return f
+}
+
+// replay is the hashes of a prompt; nil if there are none.
+func (w *writer) replay(t *trace.Turn) *trace.Replay {
+	hashes := t.Chain()
+	if len(hashes) == 0 {
+		return nil
+	}
+	size := int32(w.capture.BlockSize)
+	r := &trace.Replay{BlockSize: int64(size), InputLength: countOf(t.Input), Hashes: w.global(t, hashes)}
+	if len(t.OutputHashes) > 0 {
+		r.CompletionHashes = append(slices.Clone(r.Hashes[:t.Input/size]), w.global(t, t.OutputHashes)...)
+	}
+	for i := int32(len(r.Hashes)); i < (t.Input+size-1)/size; i++ {
+		r.Hashes = append(r.Hashes, privateHash(t.File, t.Line, i))
+	}
+	return r
+}
+
+// global makes hashes of the turn's scope comparable with those of all.
+func (w *writer) global(t *trace.Turn, hashes []uint64) trace.Hashes {
+	global := slices.Clone(hashes)
+	if scope := t.Session.Scope; scope != 0 {
+		for i, h := range global {
+			global[i] = hash.Combine(uint64(scope), h)
+		}
+	}
+	return global
+}
+
+// toolRecord is the tool_end or tool_error of a tool.
+func (w *writer) toolRecord(s *trace.Session, t trace.ToolSpan) *trace.Record {
+	start, end := w.wallMs(t.Start), w.wallMs(t.End)
+	kind := trace.EventToolEnd
+	if t.Status == "error" {
+		kind = trace.EventToolError
+	}
+	return &trace.Record{Schema: trace.Schema, EventType: kind, EventSource: "harness", EventTimeMs: &end,
+		AgentContext: &trace.AgentContext{SessionID: s.ID, ParentSessionID: s.Parent},
+		Tool:         &trace.ToolEvent{ToolCallID: t.ID, ToolClass: t.Class, StartedMs: &start, EndedMs: &end, DurationMs: msOf(t.End - t.Start), Status: t.Status}}
+}
