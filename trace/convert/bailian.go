@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func parseBailian(text []byte) (*bailianRow, error) {
 				continue
 			}
 			var err error
-			if r.hashes, err = trace.AppendHashes(nil, list); err != nil {
+			if r.hashes, err = trace.AppendHashes(make([]uint64, 0, bytes.Count(list, []byte{','})+1), list); err != nil {
 				s.fail("hash_ids: %w", err)
 			}
 		default:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/agentsim/agentsim/trace"
@@ -45,24 +46,8 @@ func BenchmarkOpenArrivals(b *testing.B) {
 	benchmarkOpen(b, "azure/AzureLLMInferenceTrace_code.csv.gz", 8819)
 }
 
-// BenchmarkOpenClaude reads the uncompressed transcripts of real sessions, one processor at work.
-func BenchmarkOpenClaude(b *testing.B) {
-	segments, _, err := find([]string{filepath.Join(sharedTraces(b), "claude-code", "agentcgroup")}, nil, formatNamed(FormatClaude))
-	if err != nil {
-		b.Fatal(err)
-	}
-	dir := b.TempDir()
-	var bytes int64
-	for i, s := range segments {
-		text, err := s.Head(1 << 30)
-		if err != nil {
-			b.Fatal(err)
-		}
-		bytes += int64(len(text))
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.jsonl", i)), text, 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
+// benchmarkPlain reads text that is not compressed, one processor at work. What it does a second is text, not stored bytes.
+func benchmarkPlain(b *testing.B, dir string, bytes int64, calls int) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	b.SetBytes(bytes)
 	b.ReportAllocs()
@@ -71,8 +56,73 @@ func BenchmarkOpenClaude(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if c.Read.Calls < 1000 {
-			b.Fatalf("%d calls", c.Read.Calls)
+		if c.Read.Calls < calls {
+			b.Fatalf("%d calls, want %d", c.Read.Calls, calls)
 		}
 	}
+}
+
+// uncompressed writes recorded traces into a folder as they were before they were compressed.
+func uncompressed(b *testing.B, path string, format *Format) (dir string, bytes int64) {
+	segments, _, err := find([]string{filepath.Join(sharedTraces(b), path)}, nil, format)
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir = b.TempDir()
+	for i, s := range segments {
+		text, err := s.Head(1 << 30)
+		if err != nil {
+			b.Fatal(err)
+		}
+		bytes += int64(len(text))
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.jsonl", i)), text, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return dir, bytes
+}
+
+func BenchmarkOpenClaude(b *testing.B) {
+	dir, bytes := uncompressed(b, "claude-code/agentcgroup", formatNamed(FormatClaude))
+	benchmarkPlain(b, dir, bytes, 1000)
+}
+
+func BenchmarkOpenLMCache(b *testing.B) {
+	dir, bytes := uncompressed(b, "lmcache-agent", formatNamed(FormatLMCache))
+	benchmarkPlain(b, dir, bytes, 847)
+}
+
+// Traces of hashes, one processor at work.
+func BenchmarkOpenPlainWeka(b *testing.B) {
+	dir, bytes := uncompressed(b, "weka", nil)
+	benchmarkPlain(b, dir, bytes, 18771)
+}
+
+func BenchmarkOpenPlainMooncake(b *testing.B) {
+	dir, bytes := uncompressed(b, "mooncake/conversation_trace.jsonl.gz", nil)
+	benchmarkPlain(b, dir, bytes, 12031)
+}
+
+// BenchmarkOpenBailian reads 20,000 rows of 2 to 5 turns with 64 hashes each, as long as those that are published.
+func BenchmarkOpenBailian(b *testing.B) {
+	dir := b.TempDir()
+	var text strings.Builder
+	for i := range 20000 {
+		parent := -1
+		if i%4 > 0 {
+			parent = i - 1
+		}
+		fmt.Fprintf(&text, `{"chat_id": %d, "parent_chat_id": %d, "timestamp": %d.25, "input_length": 1024, "output_length": 132, "type": "text", "turn": %d, "hash_ids": [`, i, parent, i, i%4+1)
+		for k := range 64 {
+			if k > 0 {
+				text.WriteString(", ")
+			}
+			fmt.Fprint(&text, (i/4)*100+k+1000*(k/(16*(i%4+1))))
+		}
+		text.WriteString("]}\n")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rows.jsonl"), []byte(text.String()), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	benchmarkPlain(b, dir, int64(text.Len()), 20000)
 }

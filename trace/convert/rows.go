@@ -1,10 +1,12 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agentsim/agentsim/trace"
 )
@@ -89,34 +91,22 @@ func (s *session) add(t *trace.Turn, hashes []uint64) {
 // join makes c the capture of the sessions, which are brought in the order of their first starts and, where those are
 // equal, of their names. Calls of one session keep their order.
 func (in input) join(c *trace.Capture, blockSize int, sessions []*session, read *trace.ReadReport) (*trace.Capture, error) {
-	start := func(s *session) int64 {
-		first := int64(math.MaxInt64)
+	start := func(s *session) time.Duration {
+		first := time.Duration(math.MaxInt64)
 		for _, call := range s.calls {
 			if at := call.turn.Start; at != trace.NoTime {
-				first = min(first, int64(at))
+				first = min(first, at)
 			}
 		}
 		return first
 	}
-	starts := make(map[*session]int64, len(sessions))
-	for _, s := range sessions {
-		starts[s] = start(s)
-	}
 	slices.SortStableFunc(sessions, func(a, b *session) int {
-		if starts[a] != starts[b] {
-			if starts[a] < starts[b] {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.ID, b.ID)
+		return cmp.Or(cmp.Compare(start(a), start(b)), strings.Compare(a.ID, b.ID))
 	})
-	joiner := trace.NewJoiner(c)
-	if err := joiner.Add(&trace.Part{Read: *read}); err != nil {
-		return nil, err
-	}
+	part := trace.Part{BlockSize: blockSize, Read: *read}
 	for _, s := range sessions {
-		part := trace.Part{Sessions: []*trace.Session{&s.Session}, BlockSize: blockSize}
+		part.Sessions = append(part.Sessions, &s.Session)
+		part.Read.Tools += len(s.Tools)
 		var chain trace.Chain
 		for _, call := range s.calls {
 			if len(call.hashes) > 0 {
@@ -125,10 +115,10 @@ func (in input) join(c *trace.Capture, blockSize int, sessions []*session, read 
 			call.turn.Session = &s.Session
 			part.Turns = append(part.Turns, call.turn)
 		}
-		part.Read.Tools = len(s.Tools)
-		if err := joiner.Add(&part); err != nil {
-			return nil, err
-		}
+	}
+	joiner := trace.NewJoiner(c)
+	if err := joiner.Add(&part); err != nil {
+		return nil, err
 	}
 	c, err := joiner.Capture()
 	if err != nil {
