@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,10 +63,11 @@ func (s *scanner) integers() []int64 {
 func (in input) applied() (*trace.Capture, error) {
 	size := in.blockSize(appliedBlock)
 	var sessions []*session
+	m := &mint{}
 	read, err := readRows(in, parseApplied, func(at place, r *appliedRow) error {
 		s := &session{Session: trace.Session{ID: rowName(at.segment, at.line), Final: true}}
 		sessions = append(sessions, s)
-		return r.finish(at, s, int32(size))
+		return r.finish(at, s, m, int32(size))
 	})
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (in input) applied() (*trace.Capture, error) {
 	return in.join(&trace.Capture{Format: FormatApplied, Resolution: time.Microsecond}, size, sessions, &read)
 }
 
-func (r *appliedRow) finish(at place, s *session, size int32) error {
+func (r *appliedRow) finish(at place, s *session, m *mint, size int32) error {
 	n := len(r.outputs)
 	if r.turns >= 0 && int64(n) != r.turns || len(r.results) != n || len(r.latencies) != n {
 		return at.fail(fmt.Errorf("num_turns is %d, but there are %d assistant_response_length, %d tool_call_output_length and %d tool_call_latency",
@@ -109,13 +111,17 @@ func (r *appliedRow) finish(at place, s *session, size int32) error {
 		}
 		// The blocks of prompt and answer, of which those that are full are the next prompt's too.
 		full := min(int32(len(chain)), t.Input/size)
-		chain = mint(chain[:full], (t.Input+size-1)/size, s.ID, i)
-		s.add(t, append([]uint64(nil), chain...))
-		both := mint(chain[:t.Input/size], (t.Input+t.Output+size-1)/size, s.ID, -i-1)
-		if t.Output > 0 {
-			t.OutputHashes = append([]uint64(nil), both[t.Input/size:]...)
+		if chain, err = m.chain(chain[:full], (t.Input+size-1)/size, s.ID, i); err != nil {
+			return at.fail(err)
 		}
-		chain = both[:(t.Input+t.Output)/size]
+		s.add(t, chain)
+		if chain, err = m.chain(chain[:t.Input/size], (t.Input+t.Output+size-1)/size, s.ID, -i-1); err != nil {
+			return at.fail(err)
+		}
+		if t.Output > 0 {
+			t.OutputHashes = slices.Clone(chain[t.Input/size:])
+		}
+		chain = chain[:(t.Input+t.Output)/size]
 		before = t
 		if i < n {
 			if r.results[i] < 0 || r.results[i] > maxTokens {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +35,15 @@ row-1 parent="" class="" scope=0
   row-1/2:1 ?..? 13+2 [] waits=row-1/1+500ms,sequence,false /tool_result tool=500ms
   row-1/3:1 ?..? 20+7 [] waits=row-1/2+1.25s,sequence,false /tool_result tool=1.25s
 `)
+}
+
+// A row that claims an endless prompt does not get the memory for it.
+func TestAppliedBounds(t *testing.T) {
+	row := `{"num_turns":0,"input_prompt_length":268435456,"assistant_response_length":[],"tool_call_output_length":[],"tool_call_latency":[],"final_assistant_response_length":1}`
+	_, err := openText(row, Options{BlockSize: 1})
+	if err == nil || !strings.Contains(err.Error(), "-:1: prompts of more than 67108864 blocks in all") {
+		t.Error(err)
+	}
 }
 
 func FuzzApplied(f *testing.F) {

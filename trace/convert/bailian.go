@@ -109,6 +109,7 @@ func (in input) bailian() (*trace.Capture, error) {
 			r.turn.Waits = followStart(parent.turn, r.turn)
 		}
 		r.session.add(r.turn, r.hashes)
+		r.hashes = nil
 	}
 	c := &trace.Capture{Format: FormatBailian, Resolution: time.Millisecond, SharedClock: true}
 	if c, err = in.join(c, in.blockSize(bailianBlock), sessions, &read); err != nil {

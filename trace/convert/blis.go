@@ -133,8 +133,11 @@ func (in input) blis() (*trace.Capture, error) {
 		return nil, err
 	}
 	size := in.blockSize(blisBlock)
-	c := &trace.Capture{Format: FormatBLIS, Resolution: time.Microsecond, SharedClock: true}
-	c, err := in.join(c, size, blisSessions(rows, int32(size)), &read)
+	sessions, err := blisSessions(rows, int32(size))
+	if err != nil {
+		return nil, err
+	}
+	c, err := in.join(&trace.Capture{Format: FormatBLIS, Resolution: time.Microsecond, SharedClock: true}, size, sessions, &read)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +236,8 @@ func setBLISTimes(rows []*blisRow, read *trace.ReadReport) error {
 }
 
 // blisSessions gathers the calls of sessions in the order of their rounds.
-func blisSessions(rows []*blisRow, size int32) []*session {
+func blisSessions(rows []*blisRow, size int32) ([]*session, error) {
+	m := &mint{}
 	slices.SortStableFunc(rows, func(a, b *blisRow) int {
 		return cmp.Or(cmp.Compare(a.turn.Start, b.turn.Start), cmp.Compare(a.round, b.round))
 	})
@@ -250,7 +254,7 @@ func blisSessions(rows []*blisRow, size int32) []*session {
 			byID[name] = s
 			sessions = append(sessions, s)
 		} else {
-			before := s.calls[len(s.calls)-1].turn
+			before := s.calls[len(s.calls)-1]
 			switch {
 			case r.think >= 0:
 				r.turn.Explicit, r.turn.Waits = true, []trace.Wait{{ID: before.ID, Delay: time.Duration(r.think) * time.Microsecond}}
@@ -261,9 +265,16 @@ func blisSessions(rows []*blisRow, size int32) []*session {
 		var hashes []uint64
 		if r.group != "" && r.prefix > 0 {
 			shared := int32(min(r.prefix, int64(r.turn.Input))) / size
-			hashes = mint(mint(nil, shared, "prefix group "+r.group, 0), (r.turn.Input+size-1)/size, r.turn.ID, 0)
+			var err error
+			hashes, err = m.chain(nil, shared, "prefix group "+r.group, 0)
+			if err == nil {
+				hashes, err = m.chain(hashes, (r.turn.Input+size-1)/size, r.turn.ID, 0)
+			}
+			if err != nil {
+				return nil, place{file: r.turn.File, line: int(r.turn.Line)}.fail(err)
+			}
 		}
 		s.add(r.turn, hashes)
 	}
-	return sessions
+	return sessions, nil
 }

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -249,8 +250,35 @@ func fuzzFormat(f *testing.F, seeds ...string) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if c, err := openText(text, Options{}); err == nil {
 			checkCapture(t, c)
+			checkWritten(t, c)
 		}
 	})
+}
+
+// checkWritten asserts that what is read can be written in every format, and read again.
+func checkWritten(t *testing.T, c *trace.Capture) {
+	t.Helper()
+	if c.Link() != nil {
+		return
+	}
+	for _, target := range Targets {
+		var out bytes.Buffer
+		if _, err := Write(&out, target.Name, c); err != nil {
+			t.Fatalf("%s: %v", target.Name, err)
+		}
+		format := target.Name
+		if format == TargetAIPerf {
+			format = FormatMooncakeDelta
+		}
+		back, err := openText(out.String(), Options{Format: format, BlockSize: c.BlockSize})
+		if err != nil {
+			t.Fatalf("%s: %v in\n%s", target.Name, err, out.String())
+		}
+		checkCapture(t, back)
+		if back.Read.Calls != c.Read.Calls {
+			t.Fatalf("%s: %d calls, want %d, in\n%s", target.Name, back.Read.Calls, c.Read.Calls, out.String())
+		}
+	}
 }
 
 func FuzzWeka(f *testing.F) {

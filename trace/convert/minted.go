@@ -2,16 +2,26 @@ package convert
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 
 	"github.com/agentsim/agentsim/trace/hash"
 )
 
-// mint makes a chain n blocks long with hashes that follow from the chain before, a name and a number.
-func mint(chain []uint64, n int32, name string, number int) []uint64 {
+// maxMinted bounds the hashes that are made for one load: a row of a few bytes may claim a prompt of any length.
+const maxMinted = 1 << 26
+
+// A mint makes block hashes of which it is only known which are equal.
+type mint struct{ made int }
+
+// chain makes a chain n blocks long with hashes that follow from the chain before, a name and a number.
+func (m *mint) chain(chain []uint64, n int32, name string, number int) ([]uint64, error) {
 	chain = chain[:len(chain):len(chain)]
 	if int32(len(chain)) >= n {
-		return chain
+		return chain, nil
+	}
+	if m.made += int(n) - len(chain); m.made > maxMinted {
+		return nil, fmt.Errorf("prompts of more than %d blocks in all: load less, or take larger blocks", maxMinted)
 	}
 	sum := fnv.New64a()
 	sum.Write(binary.LittleEndian.AppendUint64([]byte(name), uint64(number)))
@@ -23,5 +33,5 @@ func mint(chain []uint64, n int32, name string, number int) []uint64 {
 		next = hash.Combine(next, uint64(len(chain)))
 		chain = append(chain, next)
 	}
-	return chain
+	return chain, nil
 }

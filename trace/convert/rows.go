@@ -72,20 +72,19 @@ func readRows[T any](in input, parse func(text []byte) (T, error), each func(at 
 	return report, err
 }
 
-// session is a chain of calls with the whole hashes of their prompts, as readers gather them before all is read.
+// session is a chain of calls, as readers gather them before all is read.
 type session struct {
 	trace.Session
-	calls []prompted
+	calls []*trace.Turn
+	chain trace.Chain
 }
 
-// prompted is a call with the hashes of its prompt.
-type prompted struct {
-	turn   *trace.Turn
-	hashes []uint64
-}
-
+// add adds a call with the hashes of its prompt, which are not kept.
 func (s *session) add(t *trace.Turn, hashes []uint64) {
-	s.calls = append(s.calls, prompted{t, hashes})
+	if len(hashes) > 0 {
+		s.chain.Add(t, hashes)
+	}
+	s.calls = append(s.calls, t)
 }
 
 // join makes c the capture of the sessions, which are brought in the order of their first starts and, where those are
@@ -93,9 +92,9 @@ func (s *session) add(t *trace.Turn, hashes []uint64) {
 func (in input) join(c *trace.Capture, blockSize int, sessions []*session, read *trace.ReadReport) (*trace.Capture, error) {
 	start := func(s *session) time.Duration {
 		first := time.Duration(math.MaxInt64)
-		for _, call := range s.calls {
-			if at := call.turn.Start; at != trace.NoTime {
-				first = min(first, at)
+		for _, t := range s.calls {
+			if t.Start != trace.NoTime {
+				first = min(first, t.Start)
 			}
 		}
 		return first
@@ -107,13 +106,9 @@ func (in input) join(c *trace.Capture, blockSize int, sessions []*session, read 
 	for _, s := range sessions {
 		part.Sessions = append(part.Sessions, &s.Session)
 		part.Read.Tools += len(s.Tools)
-		var chain trace.Chain
-		for _, call := range s.calls {
-			if len(call.hashes) > 0 {
-				chain.Add(call.turn, call.hashes)
-			}
-			call.turn.Session = &s.Session
-			part.Turns = append(part.Turns, call.turn)
+		for _, t := range s.calls {
+			t.Session = &s.Session
+			part.Turns = append(part.Turns, t)
 		}
 	}
 	joiner := trace.NewJoiner(c)
