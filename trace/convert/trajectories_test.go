@@ -219,3 +219,32 @@ func FuzzTrajectories(f *testing.F) {
 		`{"instance_id":"a","history":[{"id":0,"timestamp":"2025-02-01T00:14:10","source":"agent","action":"run"}],"metrics":{"token_usages":[{"prompt_tokens":1,"response_id":"r"}]}}`,
 		`{"timestamp":1760000001500000,"session_id":"s","input":"i","output":"o"}`)
 }
+
+// Of the prompts of LMCache's agents, these shares of the characters stand in an earlier prompt of the session as well. So do as
+// many of their tokens by the hashes.
+func TestLMCacheReuse(t *testing.T) {
+	for set, want := range map[string]float64{"miniswe": 0.936, "magagent": 0.822} {
+		c, err := Open(context.Background(), []string{filepath.Join(sharedTraces(t), "lmcache-agent", set)}, Options{BlockSize: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var input, reused int
+		for _, s := range c.Sessions {
+			seen := map[uint64]bool{}
+			for _, turn := range s.Turns {
+				input += int(turn.Input)
+				hit := 0
+				for i, h := range chain(turn) {
+					if seen[h] && hit == i*16 {
+						hit = min((i+1)*16, int(turn.Input))
+					}
+					seen[h] = true
+				}
+				reused += hit
+			}
+		}
+		if got := float64(reused) / float64(input); got < want-0.02 || got > want+0.02 {
+			t.Errorf("%s: %.3f of the tokens stand in an earlier prompt, want %.3f", set, got, want)
+		}
+	}
+}
