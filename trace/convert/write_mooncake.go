@@ -43,6 +43,7 @@ func msOf(d time.Duration) *float64 {
 // mooncake writes rows in the order of their starts. A call that waits for the one before it in its session alone has the
 // delay from its end; others have their time.
 func (w *writer) mooncake() error {
+	w.loseBlockSize()
 	rows := w.chains(func(before, t *trace.Turn) bool { return true })
 	for _, t := range w.byStart() {
 		at := rows[t]
@@ -63,6 +64,7 @@ func (w *writer) mooncake() error {
 // aiperf writes rows as AIPerf's mooncake_trace takes them. The rows of a session make one conversation, whose prompts grow by
 // the answers and what the rows add, so that a prompt which does not go on from the one before begins another.
 func (w *writer) aiperf() error {
+	w.loseBlockSize()
 	size := int32(max(w.capture.BlockSize, 1))
 	rows := w.chains(func(before, t *trace.Turn) bool {
 		if t.Input <= before.Input+before.Output {
@@ -93,6 +95,13 @@ func (w *writer) aiperf() error {
 		}
 	}
 	return nil
+}
+
+// loseBlockSize tells that the rows do not say how many tokens a block has, unless it is what readers take it to be.
+func (w *writer) loseBlockSize() {
+	if size := w.capture.BlockSize; size > 0 && size != defaultBlockSize {
+		w.lose(fmt.Sprintf("the size of blocks, %d tokens, which readers must be told", size), 1)
+	}
 }
 
 // chained is where a call stands in the sessions of a format in which a call waits for the one before it and for no other.

@@ -229,7 +229,8 @@ func TestWriteAIPerf(t *testing.T) {
 {"session_id":"s","delay":250,"input_length":7,"output_length":2,"hash_ids":[3,4]}
 {"session_id":"s#2","timestamp":450,"input_length":8,"output_length":1,"hash_ids":[5,6]}
 `)
-	want := []Count{{"calls that do not go on from the one before, which begin sessions of their own", 1}, {factID, 3}, {"starts, which followed from what calls wait for", 2}}
+	want := []Count{{"calls that do not go on from the one before, which begin sessions of their own", 1}, {factID, 3}, {"starts, which followed from what calls wait for", 2},
+		{"the size of blocks, 4 tokens, which readers must be told", 1}}
 	if !slices.Equal(lost, want) {
 		t.Errorf("lost %v, want %v", lost, want)
 	}
