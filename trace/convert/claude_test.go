@@ -342,3 +342,17 @@ func FuzzClaude(f *testing.F) {
 		claudeAnswer("s", "k1", "", 5, "m3", 9, textOf("one"), `,"isSidechain":true,"agentId":"k"`),
 		`{"sessionId":"s","message":{"role":"assistant","usage":{}},"timestamp":"2026-01-09T10:00:00.000Z"}`)
 }
+
+// Rows of a few bytes that claim endless prompts are refused before their blocks fill the memory.
+func TestClaudeClaims(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	var rows []string
+	for i := range 40 {
+		rows = append(rows, fmt.Sprintf(`{"type":"assistant","sessionId":"s%d","timestamp":"2026-01-01T00:00:00Z","message":{"id":"m%d","usage":{"input_tokens":268435456,"cache_read_input_tokens":0,"output_tokens":1}}}`, i, i))
+	}
+	if _, err := openText(strings.Join(rows, "\n"), Options{}); err == nil || !strings.Contains(err.Error(), "blocks in all") {
+		t.Errorf("error %v", err)
+	}
+}

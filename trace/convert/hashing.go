@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,6 +23,7 @@ type hasher struct {
 	hidden     map[hiddenKey]int32        // the tokens of the hidden system prompts, as far as they are known
 	shared     map[string][]uint64        // by model: what first prompts of sessions share
 	speller    speller
+	made       int // hashes that are new in their prompts
 }
 
 type hiddenKey struct{ model, name string }
@@ -32,7 +34,7 @@ func newHasher(blockSize int) *hasher {
 
 // hash fills the counts and hashes of calls, which are in the order of time. Calls whose prompts begin with the same
 // passage are hashed together, and those without text by session.
-func (h *hasher) hash(calls []*call) {
+func (h *hasher) hash(calls []*call) error {
 	type first struct {
 		group   any
 		session *trace.Session
@@ -63,8 +65,11 @@ func (h *hasher) hash(calls []*call) {
 		}
 		// One session after the other: so most prompts go on from the one before.
 		slices.SortStableFunc(calls, func(a, b *call) int { return rank[a.Session] - rank[b.Session] })
-		h.hashGroup(calls)
+		if err := h.hashGroup(calls); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // measureHidden learns the length of a hidden system prompt: the least that the first prompts of sessions behind it found
@@ -79,7 +84,7 @@ func (h *hasher) measureHidden(first *call) {
 	}
 }
 
-func (h *hasher) hashGroup(calls []*call) {
+func (h *hasher) hashGroup(calls []*call) error {
 	h.speller.reset()
 	prompts := map[string]*hash.Prompt{} // by model
 	var chain trace.Chain
@@ -105,8 +110,12 @@ func (h *hasher) hashGroup(calls []*call) {
 			chain.Add(&c.Turn, h.fromCached(c, before))
 			c.Inferred |= trace.FieldCachedHashes
 		}
+		if h.made += len(c.Hashes); h.made > maxMinted {
+			return &trace.InputError{File: c.File, Line: int(c.Line), Err: fmt.Errorf("prompts of more than %d blocks in all up to here: load less, or take larger blocks", maxMinted)}
+		}
 		before = c
 	}
+	return nil
 }
 
 // begin begins the growing prompt of calls to one model.

@@ -118,7 +118,9 @@ func (b *logbook) capture(in input) (*trace.Capture, error) {
 	}
 	slices.SortStableFunc(b.calls, byTime)
 	h := newHasher(cmp.Or(in.opts.BlockSize, estimateBlockSize))
-	h.hash(b.calls)
+	if err := h.hash(b.calls); err != nil {
+		return nil, err
+	}
 
 	part := trace.Part{BlockSize: h.blockSize, Read: b.read}
 	known := map[*trace.Session]bool{}
