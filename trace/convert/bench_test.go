@@ -64,7 +64,7 @@ func benchmarkPlain(b *testing.B, dir string, bytes int64, calls int) {
 
 // uncompressed writes recorded traces into a folder as they were before they were compressed.
 func uncompressed(b *testing.B, path string, format *Format) (dir string, bytes int64) {
-	segments, _, err := find([]string{filepath.Join(sharedTraces(b), path)}, nil, format)
+	segments, _, err := find(context.Background(), []string{filepath.Join(sharedTraces(b), path)}, nil, format)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -156,11 +157,15 @@ func TestCodexTruncated(t *testing.T) {
 	truncate(t, "\xef\xbb\xbf"+strings.Join(twoCalls("s"), "\r\n"), 2)
 }
 
-// truncate cuts a text of n calls at every byte, or at some of a long one: what is left is read, and at most one row lost.
+// truncate cuts a text of n calls at every byte: what is left is read, and at most one row lost.
 func truncate(t *testing.T, whole string, calls int) {
 	t.Helper()
-	for n := 0; n <= len(whole); n += 1 + len(whole)/1000 {
-		c, err := openText(whole[:n], Options{})
+	path := logFile(t, t.TempDir(), "log.json", whole)
+	for n := len(whole); n >= 0; n-- {
+		if err := os.Truncate(path, int64(n)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(t.Context(), []string{path}, Options{})
 		if err != nil {
 			continue // not a call in it yet
 		}

@@ -131,7 +131,7 @@ func Open(ctx context.Context, args []string, opts Options) (*trace.Capture, err
 	if opts.BlockSize < 0 || opts.BlockSize > 1<<20 {
 		return nil, fmt.Errorf("block size %d: want 1 to %d tokens", opts.BlockSize, 1<<20)
 	}
-	found, others, err := find(args, opts.Stdin, want)
+	found, others, err := find(ctx, args, opts.Stdin, want)
 	if err != nil {
 		return nil, err
 	}

@@ -116,16 +116,9 @@ func Detect(ctx context.Context, segments []trace.Segment) (string, error) {
 	if len(segments) == 0 {
 		return "", errors.New("no trace given")
 	}
-	var looked []segment
-	for _, s := range segments {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		head, err := s.Head(headSize)
-		if err != nil {
-			return "", err
-		}
-		looked = append(looked, segment{s, head, detect(head)})
+	looked, err := lookInto(ctx, segments, map[string]segment{})
+	if err != nil {
+		return "", err
 	}
 	format, err := formatOf(looked, nil)
 	if err != nil {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,10 +31,10 @@ type segment struct {
 // find returns the files that args stand for, and the number of files of other kinds that were come across in folders. Of
 // a folder that holds files of a format whose files lie in folders of folders, or no trace at all, it searches the folders
 // below for such files.
-func find(args []string, stdin io.Reader, want *Format) (found []segment, others int, err error) {
+func find(ctx context.Context, args []string, stdin io.Reader, want *Format) (found []segment, others int, err error) {
 	seen := map[string]bool{}
 	for _, arg := range args {
-		segments, left, err := findArg(arg, stdin, want)
+		segments, left, err := findArg(ctx, arg, stdin, want)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -51,10 +52,10 @@ func find(args []string, stdin io.Reader, want *Format) (found []segment, others
 	return found, others, nil
 }
 
-func findArg(arg string, stdin io.Reader, want *Format) (found []segment, others int, err error) {
+func findArg(ctx context.Context, arg string, stdin io.Reader, want *Format) (found []segment, others int, err error) {
 	segments, findErr := trace.Find([]string{arg}, stdin)
 	looked := map[string]segment{}
-	if found, err = lookInto(segments, looked); err != nil {
+	if found, err = lookInto(ctx, segments, looked); err != nil {
 		return nil, 0, err
 	}
 	inTree := func(s segment) bool { return s.looks != nil && s.looks.tree && (want == nil || want == s.looks) }
@@ -69,7 +70,7 @@ func findArg(arg string, stdin io.Reader, want *Format) (found []segment, others
 	if segments, err = trace.Find(paths, nil); err != nil {
 		return nil, 0, err
 	}
-	all, err := lookInto(segments, looked)
+	all, err := lookInto(ctx, segments, looked)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -81,9 +82,12 @@ func findArg(arg string, stdin io.Reader, want *Format) (found []segment, others
 }
 
 // lookInto reads the first bytes of files that were not looked into before.
-func lookInto(files []trace.Segment, looked map[string]segment) ([]segment, error) {
+func lookInto(ctx context.Context, files []trace.Segment, looked map[string]segment) ([]segment, error) {
 	segments := make([]segment, len(files))
 	for i, f := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if known, ok := looked[f.Path]; ok {
 			segments[i] = known
 			continue

@@ -293,7 +293,7 @@ func blockOption(target string, c *trace.Capture) int {
 }
 
 func TestWriteUnknown(t *testing.T) {
-	if _, err := Write(&bytes.Buffer{}, "vidur", &trace.Capture{}); err == nil || !strings.Contains(err.Error(), `no writer of trace format "vidur"; known are agentic-mooncake, aiperf, mooncake, weka`) {
+	if _, err := Write(&bytes.Buffer{}, "vidur", &trace.Capture{}); err == nil || !strings.Contains(err.Error(), `no writer of trace format "vidur"; known are agentic-mooncake, aiperf, atif, mooncake, weka`) {
 		t.Error(err)
 	}
 }
