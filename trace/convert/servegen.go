@@ -318,7 +318,7 @@ func (c *serveGenClient) draw(sample Sample, sessions []*session, read *trace.Re
 			continue
 		}
 		if len(sessions)+calls > maxDrawn {
-			return nil, fmt.Errorf("more than %d calls: draw from a shorter time", maxDrawn)
+			return nil, fmt.Errorf("more than %d calls: draw from a shorter time (agentsim import has --from and --for)", maxDrawn)
 		}
 		r := rand.New(rand.NewPCG(sample.Seed, name.Sum64()+uint64(w.start)))
 		for k, start := range w.arrivals(r, calls, end) {
