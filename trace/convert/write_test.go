@@ -163,6 +163,29 @@ func TestWriteAgentic(t *testing.T) {
 	}
 }
 
+// What agentic Mooncake has no field for comes back from the object agentsim; what makes no sense there does not. Of the 3 s
+// after the first call's end 1 s is a tool's and 1.5 s a person's.
+func TestAgenticOwnFields(t *testing.T) {
+	c, err := openText(`{"schema":"dynamo.agentic_mooncake","version":2,"block_size":4}
+{"request_id":"a","play_id":"p","session_id":"p/kid","input_length":4,"output_length":2,"not_before_ms":0,"recorded_api_time_ms":1000,"dependencies":[],"agentsim":{"parent_session_id":"p","session_type_id":"explore","cached_tokens":5,"status":"error","inferred":["end","what"]}}
+{"request_id":"b","play_id":"p","session_id":"p/kid","input_length":9,"output_length":2,"not_before_ms":4000,"dependencies":[{"request_id":"a","delay_ms":3000}],"agentsim":{"input_trigger":"user_message","cached_tokens":4,"reasoning_tokens":1,"ttft_ms":20.5,"tool_ms":1000,"human_ms":1500,"session_final":true}}`, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := link(t, c).Sessions[0]
+	a, b := s.Turns[0], s.Turns[1]
+	if s.ID != "p/kid" || s.Parent != "p" || s.Class != "explore" || !s.Final {
+		t.Errorf("session %+v", s)
+	}
+	if a.Cached != trace.Unknown || a.Status != "error" || a.Inferred != trace.FieldEnd {
+		t.Errorf("call %+v", a)
+	}
+	if b.Cached != 4 || b.Reasoning != 1 || b.TTFT != 20500*time.Microsecond || b.Trigger != "user_message" || !b.Final ||
+		b.Gap != (trace.Gap{Tool: time.Second, Human: 1500 * time.Millisecond, Other: 500 * time.Millisecond}) {
+		t.Errorf("call %+v", b)
+	}
+}
+
 // WEKA conversations say of the gaps what the times say, and what prompts end with.
 func TestWriteWeka(t *testing.T) {
 	for _, profile := range []string{"claude-code", "plain"} {
