@@ -1,5 +1,6 @@
 // Package convert reads every trace format that agentsim knows into a trace.Capture: Dynamo's request traces, the
-// Mooncake family, WEKA conversations and plain lists of arrivals.
+// Mooncake family, WEKA conversations, the logs of agents, other simulators' workloads and plain lists of arrivals. It
+// writes a capture in some of them, and tells what they have no place for.
 package convert
 
 import (
