@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -138,13 +139,13 @@ func (in input) serveGenClients() ([]*serveGenClient, trace.ReadReport, error) {
 		return nil, report, err
 	}
 	var list []*serveGenClient
-	for name, c := range clients {
+	for _, name := range slices.Sorted(maps.Keys(clients)) {
+		c := clients[name]
 		if len(c.rates) == 0 || len(c.lengths) == 0 {
 			return nil, report, &trace.InputError{File: name, Err: errors.New("only one of the client's two files is here: name CHUNK-trace.csv and CHUNK-dataset.json")}
 		}
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b *serveGenClient) int { return strings.Compare(a.name, b.name) })
 	// What is drawn does not hang on the folder: clients are called as their files are, and by a number where two are equal.
 	taken := map[string]int{}
 	for _, c := range list {
