@@ -131,23 +131,28 @@ func TestRefusals(t *testing.T) {
 // A client that goes away gives its place to others.
 func TestDisconnect(t *testing.T) {
 	s, url := start(t, deployment(), Options{})
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, _ = send(ctx, url, "/v1/completions", `{"prompt":"a","max_tokens":10000,"ignore_eos":true,`+streamed+`}`)
-	var running, streams int
-	for range 100 {
-		err := s.do(context.Background(), func(c *core) { running, streams = c.service.Load(0).Running, len(c.streams) })
-		if err != nil {
-			t.Fatal(err)
+	go func() {
+		_, _ = send(ctx, url, "/v1/completions", `{"prompt":"a","max_tokens":10000,"ignore_eos":true,`+streamed+`}`)
+	}()
+	wait := func(want int) {
+		t.Helper()
+		running, streams := -1, -1
+		for range 1000 {
+			if err := s.do(t.Context(), func(c *core) { running, streams = c.service.Load(0).Running, len(c.streams) }); err != nil {
+				t.Fatal(err)
+			}
+			if running == want && streams == want {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
-		if running+streams == 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+		t.Fatalf("%d requests run and %d streams are there, want %d", running, streams, want)
 	}
-	if running+streams > 0 {
-		t.Errorf("%d requests run and %d streams are there, want none", running, streams)
-	}
+	wait(1)
+	cancel()
+	wait(0)
 	if m := scrape(t, url); m[`vllm:request_success_total{finished_reason="abort",model_name="qwen3-14b"}`] != 1 {
 		t.Error("the abort is not counted")
 	}
