@@ -1,12 +1,14 @@
 package convert
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/goccy/go-json"
+	"github.com/zeebo/xxh3"
 
 	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/hash"
@@ -15,8 +17,7 @@ import (
 // Records yields the calls of a linked capture as Dynamo request records, in the order of their starts, and then the tools.
 // It returns what records have no place for, too, as Write does.
 //
-// Dynamo's hashes are of one space: those of other scopes are chained with the scope. Where a chain leaves out the partial
-// block at the end, that one gets a hash which no other prompt has.
+// Dynamo's hashes are of one space: those of other scopes are chained with the scope.
 func Records(c *trace.Capture) (records iter.Seq[*trace.Record], lost []Count) {
 	w := newWriter(c, []string{factID, factModel, factHints, factEnd, factParent, factCross, factCached, factReasoning, factTTFT, factTrigger,
 		factClass, factFinal, factCompaction, factOutputs, factTools, factToolCalls, factStatus, factInferred})
@@ -108,19 +109,17 @@ func finishOf(t *trace.Turn) *trace.FinishReason {
 	return f
 }
 
-// replay is the hashes of a prompt; nil if there are none.
+// replay is the hashes of a prompt. Dynamo's loader wants one for each block: blocks of which nothing is known are like no
+// others.
 func (w *writer) replay(t *trace.Turn) *trace.Replay {
-	hashes := t.Chain()
-	if len(hashes) == 0 {
-		return nil
-	}
-	size := int32(w.capture.BlockSize)
-	r := &trace.Replay{BlockSize: int64(size), InputLength: countOf(t.Input), Hashes: w.global(t, hashes)}
+	size := int32(cmp.Or(w.capture.BlockSize, estimateBlockSize))
+	r := &trace.Replay{BlockSize: int64(size), InputLength: countOf(t.Input), Hashes: w.global(t, t.Chain())}
 	if len(t.OutputHashes) > 0 {
 		r.CompletionHashes = append(slices.Clone(r.Hashes[:t.Input/size]), w.global(t, t.OutputHashes)...)
 	}
+	own := xxh3.HashString(t.ID)
 	for i := int32(len(r.Hashes)); i < (t.Input+size-1)/size; i++ {
-		r.Hashes = append(r.Hashes, privateHash(t.File, t.Line, i))
+		r.Hashes = append(r.Hashes, hash.Combine(own, uint64(i)))
 	}
 	return r
 }
