@@ -1,6 +1,7 @@
 package perfetto
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -211,9 +212,31 @@ func (a *args) detail(d *trace.Detail) {
 	a.text("choices", d.Choices)
 	a.text("compaction", d.Compaction)
 	a.text("kv_hints", d.KVHints)
-	a.text("agent_headers", d.AgentHeaders)
+	a.headers(d.AgentHeaders)
 	if r := d.Run; r != nil {
 		a.run(r)
+	}
+}
+
+// headers shows what an agent sent of itself, which the trace has as it came. What may be a credential is not shown: people
+// pass timelines on.
+func (a *args) headers(text string) {
+	if text == "" {
+		return
+	}
+	var all map[string]any
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return
+	}
+	for name := range all {
+		for _, secret := range []string{"auth", "cookie", "key", "secret", "token"} {
+			if strings.Contains(strings.ToLower(name), secret) {
+				all[name] = "not shown"
+			}
+		}
+	}
+	if shown, err := json.Marshal(all); err == nil { // by name
+		a.text("agent_headers", string(shown))
 	}
 }
 

@@ -42,7 +42,7 @@ func TestArgumentsTellTheWholeRow(t *testing.T) {
 "finish_reason_metadata":{"finish_reason":"stop","backend_finish_reason":"eos","stop_reason":"</s>","tool_calls":[{"choice_index":0,"tool_call_index":0,"id":"i","name":"n"}],"choices":[{}]},
 "agentsim":{"copy":1,"turn":2,"status":"completed","worker":3,"hit_tokens":4,"computed_tokens":6,"arrival_ns":0,"admitted_ns":1000000,"first_token_ns":3000000,"end_ns":9000000,
 "planned_ns":0,"ready_ns":0,"due_ns":0,"preemptions":1,"held_ns":500000,"waited_ns":7,"tool_ns":3,"human_ns":2,"reasoning_tokens":2,"inferred":["gap"],"agent_hints":{"priority":3}}}`
-	context := `{"session_id":"s","parent_session_id":"p","session_final":true,"compaction":{"trigger":"auto"},"kv_hints":{"evict_session":true},"input_trigger":"tool_result","agent_headers":{"x-agent":"pi"}}`
+	context := `{"session_id":"s","parent_session_id":"p","session_final":true,"compaction":{"trigger":"auto"},"kv_hints":{"evict_session":true},"input_trigger":"tool_result","agent_headers":{"x-agent":"pi","X-Api-Key":"s3cr3t"}}`
 	row := fmt.Sprintf(`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1790000000009,"agent_context":%s,"request":%s}`, context, request)
 	path := filepath.Join(t.TempDir(), "row.jsonl")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(row, "\n", "")), 0o644); err != nil {
@@ -54,6 +54,9 @@ func TestArgumentsTellTheWholeRow(t *testing.T) {
 		if s.is(catTurn) {
 			call = s
 		}
+	}
+	if got, want := call.args["agent_headers"], `{"X-Api-Key":"not shown","x-agent":"pi"}`; got != want {
+		t.Errorf("agent_headers %v, want %s", got, want)
 	}
 	keys := map[string]bool{}
 	for _, text := range []string{request, context} {
