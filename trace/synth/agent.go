@@ -3,74 +3,68 @@ package synth
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/agentsim/agentsim/trace"
 )
 
-// agent makes the programs of a coding agent. A program is a loop: the model answers, a tool runs, and the next
-// prompt is the previous prompt, the answer and the tool's result.
+// agent makes the programs of an agent. A program is a loop: the model answers; a tool or subagents run, or a person
+// reads; and the next prompt is the previous prompt, the answer and what came of it.
 type agent struct {
 	class string
-	// block is the number of tokens of a hash; system, a multiple of it, the length of the prompt that all share.
-	block, system float64
-	task, turns   dist
-	output        dist
-	result, tool  dist
-	// subagents is the share of turns whose tool is a subagent.
-	subagents               float64
-	childPrompt, childTurns dist
-	// compact is the context length at which the agent summarizes it, keeping the share summary; 0 is never.
-	compact float64
-	summary dist
-	rate    float64
-	// sources says where defaults come from, by parameter.
-	sources map[string]string
+	// block is the number of tokens of a hash; system the length of the prompt that all share, in whole blocks.
+	block       float64
+	system      dist
+	task, turns dist
+	output      dist
+	answer      dist // none: as output
+	result      dist
+	tools       []tool
+	human       float64 // share of a root's turns that a person answers
+	message     dist    // none: as result
+	humanWait   dist
+	subagents   float64 // share of a root's turns whose tool is subagents
+	fanout      dist    // none: 1
+	background  float64
+	childSystem dist // none: the system prompt
+	childPrompt dist
+	childTurns  dist
+	dropped     float64
+	rewrites    float64
+	kept        dist
+	compact     dist // context length at which the agent summarizes it, keeping the share summary; none: never
+	summary     dist
+	rate        float64
+	gap         dist              // none: by rate
+	sources     map[string]string // where defaults come from, by parameter
 }
 
-func (a *agent) params() []param {
-	list := []param{
-		{key: "block", number: &a.block, low: 16, high: 4096, whole: true, unit: "tokens",
-			about: "tokens of a block hash"},
-		{key: "system", number: &a.system, low: 0, high: 1 << 20, whole: true, unit: "tokens",
-			about: "prompt that all programs and subagents begin with; a multiple of block"},
-		{key: "task", dist: &a.task, low: 1, high: 1 << 20, unit: "tokens",
-			about: "what follows it in the first prompt, private to the program"},
-		{key: "turns", dist: &a.turns, low: 1, high: 10000, unit: "calls",
-			about: "calls of a root session, compactions not counted"},
-		{key: "output", dist: &a.output, low: 1, high: 1 << 20, unit: "tokens",
-			about: "length of an answer, reasoning included"},
-		{key: "result", dist: &a.result, low: 1, high: 1 << 20, unit: "tokens",
-			about: "length of a tool's result with its frame"},
-		{key: "tool", dist: &a.tool, low: 0.000001, high: 86400, unit: "s",
-			about: "run time of a tool"},
-		{key: "subagents", number: &a.subagents, low: 0, high: 1, unit: "share of turns",
-			about: "turns whose tool is a subagent; its last answer is the result"},
-		{key: "subagent-task", dist: &a.childPrompt, low: 1, high: 1 << 20, unit: "tokens",
-			about: "what follows the system prompt in a subagent's first prompt"},
-		{key: "subagent-turns", dist: &a.childTurns, low: 1, high: 10000, unit: "calls",
-			about: "calls of a subagent"},
-		{key: "compact", number: &a.compact, low: 0, high: maxContext, whole: true, unit: "tokens",
-			about: "a longer prompt is summarized, and the next one is system prompt + summary; 0: never"},
-		{key: "summary", dist: &a.summary, low: 0.01, high: 0.5, unit: "share of the prompt",
-			about: "length of a summary"},
-		{key: "rate", number: &a.rate, low: 0, high: 1e6, unit: "programs/s",
-			about: "Poisson arrivals; 0: all at time 0"},
-	}
-	for i := range list {
-		list[i].source = a.sources[list[i].key]
-	}
-	return list
+// tool is what runs between two turns. The one without a name is whatever the trace does not tell.
+type tool struct {
+	name  string
+	share float64 // of the turns that are followed by a tool, relative to those of the others
+	time  dist
 }
 
 func (a *agent) check(programs int) error {
-	if math.Mod(a.system, a.block) != 0 {
-		return fmt.Errorf("parameter system=%v: must be a multiple of block=%v", a.system, a.block)
+	if a.system.constant() && math.Mod(a.system.min, a.block) != 0 {
+		return fmt.Errorf("parameter system=%v: must be a multiple of block=%v", a.system.min, a.block)
 	}
-	if floor := a.system + 1024; a.compact > 0 && a.compact < floor {
-		return fmt.Errorf("parameter compact=%v: must be 0 or at least system + 1024 = %v", a.compact, floor)
+	if floor := max(a.system.max, a.childSystem.max) + 1024; !a.compact.none() && a.compact.min < floor {
+		return fmt.Errorf("parameter compact=%v: must be 0 or at least system + 1024 = %v", a.compact.min, floor)
 	}
-	if err := checkRate(a.rate); err != nil {
+	if a.human > 0 && a.humanWait.none() {
+		return fmt.Errorf("parameter human=%v needs human-wait", a.human)
+	}
+	if a.rewrites > 0 && a.kept.none() {
+		return fmt.Errorf("parameter rewrites=%v needs kept", a.rewrites)
+	}
+	if a.human+a.subagents > 1 {
+		return fmt.Errorf("parameters human=%v and subagents=%v: shares of the same turns, at most 1 together", a.human, a.subagents)
+	}
+	if err := checkArrivals(programs, a.rate, &a.gap); err != nil {
 		return err
 	}
 	if longest := a.longest(); longest > maxContext {
@@ -79,19 +73,32 @@ func (a *agent) check(programs int) error {
 	if days := a.slowest() / 86400; days > maxDays {
 		return fmt.Errorf("a program could take %.0f days, more than %d; lower turns, output or tool", days, maxDays)
 	}
-	calls := a.turns.mean() * (1 + a.subagents*a.childTurns.mean())
-	tokens := a.system + a.task.mean() + calls*(a.output.mean()+a.result.mean()+a.block)
-	sessions := 1 + a.subagents*a.turns.mean()
+	children := a.subagents * a.fans()
+	calls := a.turns.mean() * (1 + children*a.childTurns.mean())
+	tokens := a.system.mean() + a.task.mean() + calls*(max(a.output.mean(), a.answer.mean())+max(a.result.mean(), a.message.mean())+a.block)
+	sessions := 1 + children*a.turns.mean()
 	return checkBytes(programs, sessions*float64(sessionBytes)+calls*float64(callBytes)+tokens/a.block*8)
+}
+
+// fans is the mean number of subagents that are spawned at once.
+func (a *agent) fans() float64 {
+	if a.fanout.none() {
+		return 1
+	}
+	return a.fanout.mean()
 }
 
 // longest returns the length that no prompt with its answer exceeds.
 func (a *agent) longest() float64 {
-	first := a.system + max(a.task.max, a.childPrompt.max)
-	step := a.output.max + max(a.result.max, a.output.max)
+	first := max(a.system.max, a.childSystem.max) + max(a.task.max, a.childPrompt.max)
+	output := max(a.output.max, a.answer.max)
+	step := output + max(a.result.max, a.message.max)
+	if a.subagents > 0 {
+		step = max(step, output*(1+max(1, a.fanout.max)))
+	}
 	last := first + step*max(a.turns.max, a.childTurns.max)
-	if a.compact > 0 {
-		last = min(last, max(first, a.compact)+step)
+	if !a.compact.none() {
+		last = min(last, max(first, a.compact.max)+step)
 	}
 	return last * (1 + a.summary.max)
 }
@@ -99,9 +106,13 @@ func (a *agent) longest() float64 {
 // slowest returns the seconds that no program exceeds.
 func (a *agent) slowest() float64 {
 	longest := a.longest()
-	call := overhead.Seconds() + longest*perNewToken.Seconds() + a.output.max*perOutput.Seconds()
-	turn := call + a.tool.max
-	if a.compact > 0 {
+	call := overhead.Seconds() + longest*perNewToken.Seconds() + max(a.output.max, a.answer.max)*perOutput.Seconds()
+	wait := a.humanWait.max
+	for _, t := range a.tools {
+		wait = max(wait, t.time.max)
+	}
+	turn := call + wait
+	if !a.compact.none() {
 		turn += call + longest*perOutput.Seconds()
 	}
 	turns := a.turns.max
@@ -112,11 +123,71 @@ func (a *agent) slowest() float64 {
 }
 
 func (a *agent) generate(programs int, seed uint64) *trace.Capture {
-	at := starts(programs, a.rate, seed)
+	at := starts(programs, a.rate, &a.gap, seed)
 	made := make([][]*trace.Session, programs)
 	parallel(programs, func(p *plan, i int) {
 		p.make(a, seed, i, at[i])
 		made[i] = p.emit()
 	})
 	return newCapture(int(a.block), slices.Concat(made...))
+}
+
+// step is what is drawn for one turn.
+type step struct {
+	output, result int32
+	tool           string
+	took           time.Duration
+	summary        float64 // share of the prompt that a summary keeps
+
+	spawns, background bool
+	fanout             int32
+	human              bool
+	message            int32 // of a person, who takes wait
+	wait               time.Duration
+	dropped, rewritten bool
+	kept               float64
+}
+
+// draw draws a turn. All is drawn in every turn, so that a change of one parameter leaves the others' values alone. What not
+// all profiles have comes from a second stream, more.
+func (a *agent) draw(r, more *rand.Rand) (s step) {
+	tool := a.pick(more)
+	s.output = a.output.count(r)
+	s.result = a.result.count(r)
+	s.tool, s.took = tool.name, max(time.Microsecond, seconds(tool.time.draw(r)))
+	spawn := r.Float64()
+	s.summary = a.summary.draw(r)
+
+	s.spawns, s.human = spawn < a.subagents, spawn >= 1-a.human
+	s.fanout = a.fanout.count(more)
+	s.background = chance(more, a.background)
+	s.dropped = chance(more, a.dropped)
+	s.rewritten = chance(more, a.rewrites)
+	s.kept = a.kept.draw(more)
+	if s.message = a.message.count(more); a.message.none() {
+		s.message = s.result
+	}
+	s.wait = max(time.Microsecond, seconds(a.humanWait.draw(more)))
+	return s
+}
+
+// chance is true for a share of draws.
+func chance(r *rand.Rand, share float64) bool { return share > 0 && r.Float64() < share }
+
+// pick draws a tool.
+func (a *agent) pick(r *rand.Rand) *tool {
+	if len(a.tools) == 1 {
+		return &a.tools[0]
+	}
+	sum := 0.0
+	for _, t := range a.tools {
+		sum += t.share
+	}
+	at := r.Float64() * sum
+	for i := range a.tools {
+		if at -= a.tools[i].share; at < 0 {
+			return &a.tools[i]
+		}
+	}
+	return &a.tools[len(a.tools)-1]
 }

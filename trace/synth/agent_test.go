@@ -156,7 +156,7 @@ func TestMeans(t *testing.T) {
 						resultTokens += float64(u.Input - s.Turns[i-1].Input - s.Turns[i-1].Output)
 					}
 				}
-				first := float64(s.Turns[0].Input) - a.system
+				first := float64(s.Turns[0].Input) - a.system.min
 				if s.Parent == "" {
 					roots, rootTurns, task = roots+1, rootTurns+turns, task+first
 				} else {
@@ -173,7 +173,7 @@ func TestMeans(t *testing.T) {
 			near(t, "turns", rootTurns/roots, a.turns.mean())
 			near(t, "output", outputTokens/outputs, a.output.mean())
 			near(t, "result", resultTokens/results, a.result.mean())
-			near(t, "tool", toolTime.Seconds()/spans, a.tool.mean())
+			near(t, "tool", toolTime.Seconds()/spans, a.tools[0].time.mean())
 			if a.subagents == 0 {
 				if children > 0 {
 					t.Errorf("%v subagents, want none", children)

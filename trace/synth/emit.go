@@ -4,7 +4,7 @@ import "github.com/agentsim/agentsim/trace"
 
 // emit gives the planned program its final form. All memory of a program comes in a few pieces of exact size.
 func (p *plan) emit() []*trace.Session {
-	block, system := int32(p.agent.block), int32(p.agent.system)
+	block := int32(p.agent.block)
 	var tools, hashes int
 	for k := range p.calls {
 		c := &p.calls[k]
@@ -36,7 +36,7 @@ func (p *plan) emit() []*trace.Session {
 		if len(s.Turns) == 0 {
 			s.ID = ids[begin:end.session]
 			if c.session > 0 {
-				s.Parent, s.Class = sessions[0].ID, "subagent"
+				s.Parent, s.Class = sessions[0].ID, subagentTool
 			}
 		}
 		s.Turns = append(s.Turns, t)
@@ -59,8 +59,8 @@ func (p *plan) emit() []*trace.Session {
 		}
 		first := len(chains)
 		for b := t.Shared; b < blocksOf(c.input, block); b++ {
-			if c.base < 0 && b < system/block {
-				chains = append(chains, hash.system(b))
+			if b < c.common/block {
+				chains = append(chains, hash.common(p.sessions[c.session].common, b))
 			} else {
 				chains = append(chains, hash.private())
 			}

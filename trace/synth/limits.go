@@ -14,6 +14,8 @@ const (
 	maxContext  = 1 << 30  // tokens of a prompt and its answer
 	maxDays     = 40_000   // of a program; a time.Duration ends after 106,751
 	minRate     = 0.01     // arrivals per second, where not 0: all programs begin within 12,000 days
+	maxWait     = 864_000  // seconds that a tool or a person takes
+	maxGap      = 864_000  // seconds between arrivals
 )
 
 // sessionBytes and callBytes are what a session and a call take in memory, names and tool calls included and
@@ -23,9 +25,12 @@ const (
 	callBytes    = int(unsafe.Sizeof(trace.Turn{})+unsafe.Sizeof(trace.ToolSpan{})+unsafe.Sizeof(trace.ToolCall{})) + 64
 )
 
-func checkRate(rate float64) error {
+func checkArrivals(programs int, rate float64, gap *dist) error {
 	if rate > 0 && rate < minRate {
 		return fmt.Errorf("parameter rate=%v: must be 0 or at least %v", rate, minRate)
+	}
+	if days := float64(programs) * gap.max / 86400; days > maxDays {
+		return fmt.Errorf("the last of %d programs could begin after %.0f days, more than %d; lower gap", programs, days, maxDays)
 	}
 	return nil
 }

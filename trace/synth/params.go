@@ -19,6 +19,7 @@ type param struct {
 	unit      string
 	about     string
 	source    string // where the default comes from; "" when it is a mere choice
+	none      string // what holds without a distribution; "" when there must be one
 }
 
 // override sets the parameters named in settings.
@@ -93,16 +94,22 @@ func (p *param) limits() string {
 	return fmt.Sprintf("%s to %s", plainNumber(p.low), plainNumber(p.high))
 }
 
+// percent formats a share.
+func percent(share float64) string { return fmt.Sprintf("%.3g%%", 100*share) }
+
 // plainNumber formats x without an exponent.
 func plainNumber(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // describe writes the parameter's entry of a profile's page.
 func (p *param) describe(w io.Writer) {
 	var value string
-	if p.dist != nil {
-		value = p.dist.String()
-	} else {
+	switch {
+	case p.dist == nil:
 		value = plainNumber(*p.number)
+	case p.dist.none() && p.none != "":
+		value = p.none
+	default:
+		value = p.dist.String()
 	}
 	fmt.Fprintf(w, "\n  %s (%s, %s)\n", p.key, p.unit, p.limits())
 	wrap(w, p.about)

@@ -21,7 +21,7 @@ func (p *plain) params() []param {
 }
 
 func (p *plain) check(programs int) error {
-	if err := checkRate(p.rate); err != nil {
+	if err := checkArrivals(programs, p.rate, &dist{}); err != nil {
 		return err
 	}
 	return checkBytes(programs, float64(sessionBytes+callBytes))
@@ -36,7 +36,7 @@ func (p *plain) generate(programs int, seed uint64) *trace.Capture {
 	}
 	var (
 		ids      = string(text)
-		at       = starts(programs, p.rate, seed)
+		at       = starts(programs, p.rate, &dist{}, seed)
 		turns    = make([]trace.Turn, programs)
 		chain    = make([]*trace.Turn, programs)
 		sessions = make([]trace.Session, programs)

@@ -11,11 +11,26 @@ type plan struct {
 
 	calls    []call
 	sessions []sessionPlan
-	names    names
+	// origins are the calls that were the first to begin with a common prompt, that of roots and that of subagents; -1 is none.
+	origins [2]int
+	names   names
 }
 
-// sessionPlan counts what a session holds. The root is session 0 of its plan, its subagents follow.
-type sessionPlan struct{ calls, tools int }
+// sessionPlan is what a session begins with, and counts what it holds. The root is session 0 of its plan, its subagents
+// follow.
+type sessionPlan struct {
+	common       commonPrompt
+	system       int32 // tokens of it
+	calls, tools int
+}
+
+// commonPrompt is a prompt that sessions of many programs begin with.
+type commonPrompt int
+
+const (
+	rootPrompt commonPrompt = iota
+	childPrompt
+)
 
 // call is one planned LLM call.
 type call struct {
@@ -24,6 +39,8 @@ type call struct {
 	// base is the call whose prompt this one begins with, for shared tokens; -1 is none.
 	base   int
 	shared int32
+	// common is the tokens of the common prompt that this prompt begins with, where base does not tell.
+	common int32
 	// fresh is the prompt tokens that are new to the server, for the recorded speed.
 	fresh            int32
 	start, ttft, end time.Duration
@@ -38,71 +55,107 @@ type call struct {
 // make plans program i, starting at start. What p held before is dropped, its memory used again.
 func (p *plan) make(a *agent, seed uint64, i int, start time.Duration) {
 	p.agent, p.seed, p.program = a, seed, i
-	p.calls, p.sessions = p.calls[:0], p.sessions[:0]
+	p.calls, p.sessions, p.origins = p.calls[:0], p.sessions[:0], [2]int{-1, -1}
 	p.session(start)
 }
+
+// subagentTool is the name of the tool that is a subagent.
+const subagentTool = "subagent"
 
 // session plans a session and, if it is the root, the subagents that it spawns. It returns the session's last call.
 func (p *plan) session(start time.Duration) call {
 	a, id := p.agent, len(p.sessions)
-	p.sessions = append(p.sessions, sessionPlan{})
-	r := newStream()
+	r, more := newStream(), newStream()
 	r.reset(p.seed, p.program, id)
+	more.resetMore(p.seed, p.program, id)
 
-	prompt, length := &a.task, &a.turns
+	prompt, length, system, common := &a.task, &a.turns, &a.system, rootPrompt
 	if id > 0 {
 		prompt, length = &a.childPrompt, &a.childTurns
+		if !a.childSystem.none() {
+			system, common = &a.childSystem, childPrompt
+		}
 	}
+	whole := int32(system.draw(more.Rand)) / int32(a.block) * int32(a.block)
+	if id > 0 && common == rootPrompt {
+		whole = p.sessions[0].system
+	}
+	p.sessions = append(p.sessions, sessionPlan{common: common, system: whole})
+
 	turns := length.count(r.Rand)
+	last, limit := a.answer.count(more.Rand), a.compact.draw(more.Rand)
 	c := p.restart(id, prompt.count(r.Rand), start)
 	c.trigger = "user_message"
 	for turn := int32(1); ; turn++ {
-		// All are drawn in every turn, so that a change of one parameter leaves the others' values alone.
-		c.output = a.output.count(r.Rand)
-		result := a.result.count(r.Rand)
-		toolTime := max(time.Microsecond, seconds(a.tool.draw(r.Rand)))
-		spawns := r.Float64() < a.subagents
-		kept := a.summary.draw(r.Rand)
-
-		c.final = turn == turns
+		s := a.draw(r.Rand, more.Rand)
+		c.output = s.output
+		if c.final = turn == turns; c.final && !a.answer.none() {
+			c.output = last
+		}
 		c.serve()
 		if c.final {
 			p.add(c)
 			return c
 		}
-		c.tool, c.toolEnd = "bash", c.end+toolTime
-		if spawns && id == 0 {
-			c.tool = "subagent"
-		}
-		at := p.add(c)
-		if c.tool == "subagent" {
-			last := p.session(c.end)
-			c.toolEnd, result = last.end, last.output
-			p.calls[at].toolEnd = c.toolEnd
-		}
-
-		next := call{session: id, input: c.input + c.output + result, base: at, shared: c.input, fresh: result,
-			start: c.toolEnd, trigger: "tool_result"}
-		if a.compact > 0 && float64(next.input) > a.compact {
+		next := p.follow(c, s)
+		if !a.compact.none() && float64(next.input) > limit {
 			next.trigger, next.compaction = "other", true
-			next.output = max(1, int32(kept*float64(next.input)))
+			next.output = max(1, int32(s.summary*float64(next.input)))
 			next.serve()
 			p.add(next)
 			next = p.restart(id, next.output, next.end)
 			next.trigger = "other"
+			limit = a.compact.draw(more.Rand)
 		}
 		c = next
 	}
 }
 
+// follow adds a call that is not its session's last, with what runs after it, and returns the call that comes next.
+func (p *plan) follow(c call, s step) call {
+	trigger := "tool_result"
+	c.tool, c.toolEnd = s.tool, c.end+s.took
+	switch {
+	case s.spawns && c.session == 0:
+		c.tool = subagentTool
+	case s.human && c.session == 0:
+		trigger = "user_message"
+		c.tool, c.toolEnd, s.result = "", c.end+s.wait, s.message
+	case s.tool == "":
+		trigger = "other"
+	}
+	at := p.add(c)
+	if c.tool == subagentTool {
+		end, answers := c.end, int32(0)
+		for range s.fanout {
+			last := p.session(c.end)
+			end, answers = max(end, last.end), answers+last.output
+		}
+		if !s.background {
+			c.toolEnd, s.result = end, answers
+			p.calls[at].toolEnd = end
+		}
+	}
+	next := call{session: c.session, input: c.input + s.result, base: at, shared: c.input, start: c.toolEnd, trigger: trigger}
+	if next.fresh = s.result; !s.dropped {
+		next.input += c.output
+	}
+	if s.rewritten {
+		next.shared = min(c.input, int32(s.kept*float64(c.input)))
+		next.fresh = next.input - next.shared
+	}
+	return next
+}
+
 // restart returns a call whose prompt is the system prompt and tokens that no prompt had before.
 func (p *plan) restart(session int, tokens int32, start time.Duration) call {
-	system := int32(p.agent.system)
-	c := call{session: session, input: system + tokens, base: -1, fresh: tokens, start: start}
-	if len(p.calls) == 0 {
-		c.fresh = c.input
-	} else if system > 0 {
-		c.base, c.shared = 0, system
+	s := &p.sessions[session]
+	c := call{session: session, input: s.system + tokens, common: s.system, base: -1, fresh: tokens, start: start}
+	switch origin := &p.origins[s.common]; {
+	case *origin < 0:
+		*origin, c.fresh = len(p.calls), c.input
+	case s.system > 0:
+		c.base, c.shared = *origin, min(s.system, p.calls[*origin].common)
 	}
 	return c
 }

@@ -22,6 +22,11 @@ func (s stream) reset(seed uint64, program, session int) {
 	s.source.Seed(mix64(seed), mix64(uint64(program)<<32|uint64(session)))
 }
 
+// resetMore puts the stream at the beginning of a second one for a session.
+func (s stream) resetMore(seed uint64, program, session int) {
+	s.source.Seed(mix64(^seed), mix64(uint64(program)<<32|uint64(session)))
+}
+
 // mix64 is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection of the 64-bit numbers in
 // which every input bit reaches every output bit.
 func mix64(x uint64) uint64 {
@@ -42,8 +47,10 @@ func newBlockHashes(seed uint64, program int) blockHashes {
 	return blockHashes{salt: mix64(seed + 1), program: uint64(program+1) << 32}
 }
 
-// system returns the hash of block i of the system prompt, which all programs share.
-func (b *blockHashes) system(i int32) uint64 { return mix64(b.salt ^ uint64(i)) }
+// common returns the hash of block i of a prompt that all programs share. The numbers of a prompt's blocks are below 1<<31.
+func (b *blockHashes) common(p commonPrompt, i int32) uint64 {
+	return mix64(b.salt ^ (uint64(p)<<31 | uint64(i)))
+}
 
 // private returns the hash of a block that is nowhere else.
 func (b *blockHashes) private() uint64 {

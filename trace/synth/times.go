@@ -2,18 +2,22 @@ package synth
 
 import "time"
 
-// starts returns the start times of n programs that arrive as a Poisson process, rate programs per second; all
-// zero when rate is 0.
-func starts(n int, rate float64, seed uint64) []time.Duration {
+// starts returns the start times of n programs that follow each other at gaps of a distribution, in seconds; without one as
+// a Poisson process, rate programs per second; all zero when rate is 0 too.
+func starts(n int, rate float64, gap *dist, seed uint64) []time.Duration {
 	at := make([]time.Duration, n)
-	if rate == 0 {
+	if rate == 0 && gap.none() {
 		return at
 	}
 	r := newStream()
 	r.reset(seed, arrivals, 0)
 	var t time.Duration
 	for i := range at {
-		t += seconds(r.ExpFloat64() / rate)
+		if gap.none() {
+			t += seconds(r.ExpFloat64() / rate)
+		} else {
+			t += seconds(gap.draw(r.Rand))
+		}
 		at[i] = t
 	}
 	return at
