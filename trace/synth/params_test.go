@@ -13,7 +13,7 @@ func TestErrors(t *testing.T) {
 		set      string
 		want     string
 	}{
-		{"swe", 1, "", `synth: unknown profile "swe"; profiles are mini-swe-agent, openhands, claude-code, plain`},
+		{"swe", 1, "", `synth: unknown profile "swe"; profiles are mini-swe-agent, openhands, claude-code, deep-research, subagent-fanout, chat, plain`},
 		{"plain", 0, "", "synth: 0 programs: the number must lie between 1 and 10000000"},
 		{"plain", 10_000_001, "", "10000001 programs"},
 		{"plain", 1, "input", `profile plain: parameter "input": want key=value`},

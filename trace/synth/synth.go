@@ -42,6 +42,9 @@ var profiles = []struct {
 	{"mini-swe-agent", "mini-SWE-agent on SWE-bench: one shell, a short system prompt, growing contexts", miniSWEAgent},
 	{"openhands", "OpenHands on SWE-bench: long system prompt with tools, quick edits, growing contexts", openHands},
 	{"claude-code", "Claude Code on repository issues: long shared system prompt, subagents, compaction", claudeCode},
+	{"deep-research", "a lead that sends searchers out in rounds, side by side, and writes a report", deepResearch},
+	{"subagent-fanout", "a coding agent that plans and hands work to executors that run side by side", subagentFanout},
+	{"chat", "people who talk with a model, at their own pace, without tools", newChat},
 	{"plain", "independent requests of one call each, nothing shared", newPlain},
 }
 

@@ -85,7 +85,7 @@ func TestDescribe(t *testing.T) {
 	for _, name := range Profiles() {
 		golden(t, "describe-"+name+".golden", Describe(name))
 	}
-	if got := Describe("none"); !strings.Contains(got, "mini-swe-agent, openhands, claude-code, plain") {
+	if got := Describe("none"); !strings.Contains(got, "mini-swe-agent, openhands, claude-code, deep-research") {
 		t.Errorf("Describe of an unknown profile = %q, want the known ones", got)
 	}
 }
