@@ -61,6 +61,9 @@ func (a *agent) check(programs int) error {
 	if a.rewrites > 0 && a.kept.none() {
 		return fmt.Errorf("parameter rewrites=%v needs kept", a.rewrites)
 	}
+	if a.subagents > 0 && (a.childPrompt.none() || a.childTurns.none()) {
+		return fmt.Errorf("parameter subagents=%v needs subagent-task and subagent-turns", a.subagents)
+	}
 	if a.human+a.subagents > 1 {
 		return fmt.Errorf("parameters human=%v and subagents=%v: shares of the same turns, at most 1 together", a.human, a.subagents)
 	}
@@ -176,7 +179,10 @@ func chance(r *rand.Rand, share float64) bool { return share > 0 && r.Float64() 
 
 // pick draws a tool.
 func (a *agent) pick(r *rand.Rand) *tool {
-	if len(a.tools) == 1 {
+	switch len(a.tools) {
+	case 0:
+		return &tool{}
+	case 1:
 		return &a.tools[0]
 	}
 	sum := 0.0

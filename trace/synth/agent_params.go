@@ -16,14 +16,14 @@ func (a *agent) params() []param {
 			about: "length of an answer, reasoning included"},
 		{key: "answer", dist: &a.answer, low: 1, high: maxTokens, unit: "tokens", none: "as output",
 			about: "length of the last answer of a session: a report, a synthesis of what subagents found"},
-		{key: "result", dist: &a.result, low: 1, high: maxTokens, unit: "tokens",
+		{key: "result", dist: &a.result, low: 1, high: maxTokens, unit: "tokens", none: "1",
 			about: "length of a tool's result with its frame"},
 	}
 	for i := range a.tools {
 		t := &a.tools[i]
 		p := param{key: "tool", dist: &t.time, low: 0.000001, high: maxWait, unit: "s", about: "run time of a tool"}
 		if len(a.tools) > 1 || t.name != defaultTool {
-			p.key, p.about = "tool."+t.name, "run time of "+toolName(t.name)+", "+percent(t.share)+" of the tools"
+			p.key, p.about = toolKeys+t.name, "run time of "+toolName(t.name)+", "+percent(t.share)+" of the tools"
 		}
 		list = append(list, p)
 	}
@@ -42,9 +42,9 @@ func (a *agent) params() []param {
 			about: "of the turns with subagents, those that do not wait for them: a tool's time passes and its result comes"},
 		{key: "subagent-system", dist: &a.childSystem, low: 0, high: maxTokens, whole: true, unit: "tokens", none: "system",
 			about: "prompt that all subagents begin with in the place of that of root sessions"},
-		{key: "subagent-task", dist: &a.childPrompt, low: 1, high: maxTokens, unit: "tokens",
+		{key: "subagent-task", dist: &a.childPrompt, low: 1, high: maxTokens, unit: "tokens", none: "without subagents",
 			about: "what follows the system prompt in a subagent's first prompt"},
-		{key: "subagent-turns", dist: &a.childTurns, low: 1, high: 10000, unit: "calls",
+		{key: "subagent-turns", dist: &a.childTurns, low: 1, high: 10000, unit: "calls", none: "without subagents",
 			about: "calls of a subagent"},
 		{key: "dropped", number: &a.dropped, low: 0, high: 1, unit: "share of turns",
 			about: "turns whose answer is not in the next prompt, as reasoning that is left out"},
@@ -67,8 +67,11 @@ func (a *agent) params() []param {
 	return list
 }
 
-// defaultTool is the name of the only tool of profiles that have one.
-const defaultTool = "bash"
+// defaultTool is the name of the only tool of profiles that have one. Of other tools, toolKeys begins the keys.
+const (
+	defaultTool = "bash"
+	toolKeys    = "tool."
+)
 
 func toolName(name string) string {
 	if name == "" {

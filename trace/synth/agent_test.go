@@ -133,11 +133,11 @@ func TestMeans(t *testing.T) {
 	for _, name := range []string{"mini-swe-agent", "openhands", "claude-code"} {
 		t.Run(name, func(t *testing.T) {
 			const programs = 2000
-			_, p, err := find(name)
+			p, err := Find(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := p.(*agent)
+			a := p.profile.(*agent)
 			c := generate(t, name, Options{Programs: programs, Seed: 11})
 
 			var roots, rootTurns, children, childTurns, task, childTask, results, resultTokens, outputs, outputTokens, spans float64

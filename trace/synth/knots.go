@@ -43,20 +43,24 @@ func knotsMean(knots []knot) float64 {
 	return sum
 }
 
-// knotShares are the shares at which a measured distribution is kept: steps of 2 %, finer at both ends.
-var knotShares = func() []float64 {
+// knotShares are the shares at which a measured distribution is kept: steps of 2%, finer at both ends. Of few values it is
+// five.
+func knotShares(values int) []float64 {
+	if values < few {
+		return []float64{0, 0.25, 0.5, 0.75, 1}
+	}
 	list := []float64{0, 0.005, 0.01}
 	for percent := 2; percent <= 98; percent += 2 {
 		list = append(list, float64(percent)/100)
 	}
 	return append(list, 0.99, 0.995, 0.999, 1)
-}()
+}
 
-// newKnots returns the points at which a quantile function is kept, without those between equal ones.
-func newKnots(quantile func(share float64) float64) []knot {
+// newKnots returns the points at which the quantile function of a number of values is kept, without those between equal ones.
+func newKnots(quantile func(share float64) float64, values int) []knot {
 	var knots []knot
-	for _, share := range knotShares {
-		k := knot{share, quantile(share)}
+	for _, share := range knotShares(values) {
+		k := knot{share, round(quantile(share))}
 		if n := len(knots); n >= 2 && knots[n-1].value == k.value && knots[n-2].value == k.value {
 			knots = knots[:n-1]
 		}

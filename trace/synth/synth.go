@@ -57,32 +57,44 @@ func Profiles() []string {
 	return names
 }
 
-// find returns a fresh copy of a profile's defaults.
-func find(name string) (about string, p profile, err error) {
+// Profile is a kind of work, from which any number of programs can be made.
+type Profile struct {
+	// Name is the class of the sessions too; About says in a line what the work is.
+	Name, About string
+	profile     profile
+}
+
+// Find returns the profile of a name, with its defaults.
+func Find(name string) (*Profile, error) {
 	for _, p := range profiles {
 		if p.name == name {
-			return p.about, p.make(), nil
+			return &Profile{p.name, p.about, p.make()}, nil
 		}
 	}
-	return "", nil, fmt.Errorf("synth: unknown profile %q; profiles are %s", name, strings.Join(Profiles(), ", "))
+	return nil, fmt.Errorf("synth: unknown profile %q; profiles are %s", name, strings.Join(Profiles(), ", "))
 }
 
 // Generate makes a workload of the named profile. An error names the profile or the parameter that is wrong.
 func Generate(name string, o Options) (*trace.Capture, error) {
-	_, p, err := find(name)
+	p, err := Find(name)
 	if err != nil {
 		return nil, err
 	}
+	return p.Generate(o)
+}
+
+// Generate makes a workload, and keeps what Options.Set says. An error names the parameter that is wrong.
+func (p *Profile) Generate(o Options) (*trace.Capture, error) {
 	if o.Programs < 1 || o.Programs > maxPrograms {
 		return nil, fmt.Errorf("synth: %d programs: the number must lie between 1 and %d", o.Programs, maxPrograms)
 	}
-	if err := override(p.params(), o.Set); err != nil {
-		return nil, fmt.Errorf("synth: profile %s: %w", name, err)
+	if err := override(p.profile.params(), o.Set); err != nil {
+		return nil, fmt.Errorf("synth: profile %s: %w", p.Name, err)
 	}
-	if err := p.check(o.Programs); err != nil {
-		return nil, fmt.Errorf("synth: profile %s: %w", name, err)
+	if err := p.profile.check(o.Programs); err != nil {
+		return nil, fmt.Errorf("synth: profile %s: %w", p.Name, err)
 	}
-	return p.generate(o.Programs, o.Seed), nil
+	return p.profile.generate(o.Programs, o.Seed), nil
 }
 
 // newCapture returns a capture of sessions whose times are invented, and so exact and on one clock.
@@ -110,21 +122,26 @@ func parallel[S any](n int, work func(scratch *S, i int)) {
 	wg.Wait()
 }
 
-// Describe returns a page on a profile: every parameter with its default, its range, and where the default comes
-// from. It ends with a newline. An unknown name gives the error of Generate as text.
+// Describe returns a page on the named profile, as Profile.Describe does. An unknown name gives the error of Generate as text.
 func Describe(name string) string {
-	about, p, err := find(name)
+	p, err := Find(name)
 	if err != nil {
 		return err.Error() + "\n"
 	}
+	return p.Describe()
+}
+
+// Describe returns a page on the profile: every parameter with its default, its range, and where the default comes from. It
+// ends with a newline.
+func (p *Profile) Describe() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", name, about)
-	for _, q := range p.params() {
+	fmt.Fprintf(&b, "%s: %s\n", p.Name, p.About)
+	for _, q := range p.profile.params() {
 		q.describe(&b)
 	}
 	fmt.Fprintf(&b, "\nRecorded times are those of a server with TTFT = %v + %v per new prompt token, then %v per output token.\n",
 		overhead, perNewToken, perOutput)
-	if _, ok := p.(*agent); ok {
+	if a, ok := p.profile.(*agent); ok && len(a.sources) > 0 {
 		b.WriteString("Characters are converted at 4.1 to a token: AgentCgroup's 983 answers have 4.13, its tool results 4.10 (median).\n")
 	}
 	return b.String()
