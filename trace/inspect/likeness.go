@@ -19,30 +19,16 @@ type Likeness struct {
 	Distance report.Figure `json:"distance,omitzero"`
 }
 
-// Compare sets the samples of two traces side by side, in the order of the first; what the second alone has comes after.
+// Compare sets the samples of one trace beside those of the same name of another. It sorts values.
 func Compare(of, made []Sample) []Likeness {
-	list := []Likeness{}
-	find := func(samples []Sample, name string) Sample {
-		if i := slices.IndexFunc(samples, func(s Sample) bool { return s.Name == name }); i >= 0 {
-			return samples[i]
+	list := make([]Likeness, len(of))
+	for i, s := range of {
+		l := Likeness{Name: s.Name, Unit: s.Unit, Of: report.NewDistribution(s.Values)}
+		if k := slices.IndexFunc(made, func(m Sample) bool { return m.Name == s.Name }); k >= 0 {
+			l.Made = report.NewDistribution(made[k].Values)
+			l.Distance = report.Known(distance(s.Values, made[k].Values))
 		}
-		return Sample{}
-	}
-	add := func(a, b Sample) {
-		l := Likeness{Name: a.Name, Unit: a.Unit, Of: report.NewDistribution(a.Values), Made: report.NewDistribution(b.Values)}
-		if len(a.Values) > 0 && len(b.Values) > 0 {
-			l.Distance = report.Known(distance(a.Values, b.Values))
-		}
-		list = append(list, l)
-	}
-	for _, s := range of {
-		add(s, find(made, s.Name))
-	}
-	for _, s := range made {
-		if none := find(of, s.Name); none.Name == "" {
-			none.Name, none.Unit = s.Name, s.Unit
-			add(none, s)
-		}
+		list[i] = l
 	}
 	return list
 }

@@ -10,15 +10,22 @@ import (
 
 // Sample is a distribution that a trace is made of: all its values.
 type Sample struct {
-	// Key is the parameter of an agent profile of package synth that has this distribution, or that is its mean; "" is a
-	// distribution that follows from those.
+	// Key is the parameter of an agent profile of package synth that has this distribution, or that is its mean or maximum; "" is
+	// a distribution that follows from those.
 	Key  string
 	Name string
 	// Unit is "tokens", "s", "share" (of something, or 0 and 1 for what holds and what does not) or "" for a count.
 	Unit   string
 	Values []float64
-	// Above are values that are known only to be larger: contexts that ended before they were summarized.
-	Above []float64
+	// Contexts are all contexts, where Values are those that were summarized.
+	Contexts []Context
+}
+
+// Context is the prompts of a session from its first one, or the one after a compaction, up to Last, at which the session
+// ended or, if Compacted, the next compaction came.
+type Context struct {
+	First, Last float64 // tokens
+	Compacted   bool
 }
 
 // toolKeys begins the keys of samples of a tool's times, and precedes its name.
@@ -68,8 +75,10 @@ type measures struct {
 	tools                           map[string][]float64
 	human, humanWait                []float64
 	subagents, fanout, background   []float64
-	dropped, rewrites, kept         []float64
-	compact, compactAbove, summary  []float64
+	dropped, remains                []float64
+	rewrites, lost                  []float64
+	compact, summary                []float64
+	contexts                        []Context
 	gap                             []float64
 	prompt, peak, reuse             []float64
 }
@@ -182,7 +191,14 @@ func (m *measures) measure(first, last int32) {
 			final = k
 		}
 	}
-	longest, context := int32(0), int32(0) // of the session, and since it was last summarized
+	var context Context
+	longest := int32(0)
+	compact := func(at, kept float64) {
+		context.Last, context.Compacted = at, true
+		m.contexts = append(m.contexts, context)
+		m.compact, m.summary = append(m.compact, at), append(m.summary, kept)
+		context = Context{}
+	}
 	for k := range calls {
 		c := &calls[k]
 		m.prompt = append(m.prompt, float64(c.Input))
@@ -191,28 +207,30 @@ func (m *measures) measure(first, last int32) {
 			before := &calls[k-1]
 			m.between(root, before, c)
 			if c.Input < before.Input/2 {
-				m.compact = append(m.compact, float64(before.Input))
-				m.summary = append(m.summary, float64(c.Input-m.common(first+int32(k), first))/float64(before.Input))
-				context = 0
+				kept := c.Input - m.common(first+int32(k), first)
+				compact(context.Last, float64(kept)/float64(before.Input))
 			} else {
 				m.grow(before, c, first+int32(k))
 			}
 		}
 		if c.Turn.Compaction {
-			m.compact = append(m.compact, float64(max(context, 1)+c.Input)/2)
-			m.summary = append(m.summary, float64(c.Output)/float64(c.Input))
-			context = 0
+			if context.First > 0 { // it came as the prompt grew from the last one to this
+				compact((context.Last+float64(c.Input))/2, float64(c.Output)/float64(c.Input))
+			}
 			continue
 		}
-		context = max(context, c.Input)
+		if context.First == 0 {
+			context.First = float64(c.Input)
+		}
+		context.Last = max(context.Last, float64(c.Input))
 		if k == final && turns > 1 {
 			m.answer = append(m.answer, float64(max(c.Output, 1)))
 		} else {
 			m.output = append(m.output, float64(max(c.Output, 1)))
 		}
 	}
-	if context > 0 {
-		m.compactAbove = append(m.compactAbove, float64(context))
+	if context.First > 0 {
+		m.contexts = append(m.contexts, context)
 	}
 	m.peak = append(m.peak, float64(longest))
 	if root {
@@ -226,10 +244,10 @@ func (m *measures) measure(first, last int32) {
 func (m *measures) grow(before, c *trace.Call, i int32) {
 	if size := int32(m.w.Capture.BlockSize); size > 0 {
 		common := m.common(i, i-1)
-		rewritten := common < before.Input/size*size
-		m.rewrites = append(m.rewrites, indicator(rewritten))
-		if rewritten {
-			m.kept = append(m.kept, float64(common)/float64(before.Input))
+		lost := before.Input/size*size - common
+		m.rewrites = append(m.rewrites, indicator(lost > 0))
+		if lost > 0 {
+			m.lost = append(m.lost, float64(lost))
 		}
 	}
 	if len(m.spawned[before.Turn]) > 0 || c.Input < before.Input {
@@ -237,9 +255,11 @@ func (m *measures) grow(before, c *trace.Call, i int32) {
 	}
 	grown := c.Input - before.Input
 	m.dropped = append(m.dropped, indicator(grown < before.Output))
-	if grown >= before.Output {
-		grown -= before.Output
+	if grown < before.Output {
+		m.remains = append(m.remains, float64(grown)/float64(before.Output))
+		return
 	}
+	grown -= before.Output
 	if byPerson(c.Turn) {
 		m.message = append(m.message, float64(max(grown, 1)))
 	} else {
@@ -347,14 +367,15 @@ func (m *measures) list() []Sample {
 		Sample{Key: "subagent-task", Name: "a subagent's after it", Unit: "tokens", Values: m.childTask},
 		Sample{Key: "subagent-turns", Name: "turns of a subagent", Values: m.childTurns},
 		Sample{Key: "dropped", Name: "answers left out", Unit: "share", Values: m.dropped},
+		Sample{Key: "remains", Name: "growth then, of the answer", Unit: "share", Values: m.remains},
 		Sample{Key: "rewrites", Name: "prompts rewritten", Unit: "share", Values: m.rewrites},
-		Sample{Key: "kept", Name: "kept by a rewrite", Unit: "share", Values: m.kept},
-		Sample{Key: "compact", Name: "contexts when compacted", Unit: "tokens", Values: m.compact, Above: m.compactAbove},
+		Sample{Key: "lost", Name: "lost by a rewrite", Unit: "tokens", Values: m.lost},
+		Sample{Key: "compact", Name: "contexts when compacted", Unit: "tokens", Values: m.compact, Contexts: m.contexts},
 		Sample{Key: "summary", Name: "kept by a compaction", Unit: "share", Values: m.summary},
 		Sample{Key: "gap", Name: "time between arrivals", Unit: "s", Values: m.gap},
 		Sample{Name: "subagents of a program", Values: m.children},
 		Sample{Name: "prompt of a turn", Unit: "tokens", Values: m.prompt},
-		Sample{Name: "longest prompt", Unit: "tokens", Values: m.peak},
+		Sample{Key: "context", Name: "longest prompt", Unit: "tokens", Values: m.peak},
 		Sample{Name: "reuse in an endless cache", Unit: "share", Values: m.reuse},
 	)
 	return slices.DeleteFunc(all, func(s Sample) bool { return len(s.Values) == 0 })
@@ -366,7 +387,9 @@ func (m *measures) toolSamples() []Sample {
 	for name, values := range m.tools {
 		list = append(list, Sample{Key: toolKeys + name, Name: "time of " + cmp.Or(name, UnnamedTool), Unit: "s", Values: values})
 	}
-	slices.SortFunc(list, func(a, b Sample) int { return cmp.Or(cmp.Compare(len(b.Values), len(a.Values)), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(list, func(a, b Sample) int {
+		return cmp.Or(cmp.Compare(len(b.Values), len(a.Values)), cmp.Compare(a.Key, b.Key))
+	})
 	if len(list) > maxToolSamples {
 		rest := Sample{Key: toolKeys + OtherTools, Name: "time of " + OtherTools, Unit: "s"}
 		for _, s := range list[maxToolSamples:] {
