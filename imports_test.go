@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"trace/anonymize":  {"trace", "trace/hash/..."},
 	"trace/validate":   {"trace"},
 	"trace/convert":    {"trace", "trace/hash/..."},
-	"trace/synth":      {"trace", "trace/hash/..."},
+	"trace/synth":      {"trace", "trace/hash/...", "trace/report"},
 	"models":           {"trace", "models/..."},
 	"router":           {"trace", "router/..."},
 	"sim":              {"trace/...", "models/...", "router/...", "sim/..."},

@@ -32,9 +32,11 @@ type agent struct {
 	childPrompt dist
 	childTurns  dist
 	dropped     float64
+	remains     dist
 	rewrites    float64
-	kept        dist
-	compact     dist // context length at which the agent summarizes it, keeping the share summary; none: never
+	lost        dist
+	context     float64 // longest prompt without compaction; 0: any
+	compact     dist    // context length at which the agent summarizes it, keeping the share summary; none: never
 	summary     dist
 	rate        float64
 	gap         dist              // none: by rate
@@ -58,8 +60,8 @@ func (a *agent) check(programs int) error {
 	if a.human > 0 && a.humanWait.none() {
 		return fmt.Errorf("parameter human=%v needs human-wait", a.human)
 	}
-	if a.rewrites > 0 && a.kept.none() {
-		return fmt.Errorf("parameter rewrites=%v needs kept", a.rewrites)
+	if a.rewrites > 0 && a.lost.none() {
+		return fmt.Errorf("parameter rewrites=%v needs lost", a.rewrites)
 	}
 	if a.subagents > 0 && (a.childPrompt.none() || a.childTurns.none()) {
 		return fmt.Errorf("parameter subagents=%v needs subagent-task and subagent-turns", a.subagents)
@@ -100,8 +102,11 @@ func (a *agent) longest() float64 {
 		step = max(step, output*(1+max(1, a.fanout.max)))
 	}
 	last := first + step*max(a.turns.max, a.childTurns.max)
-	if !a.compact.none() {
+	switch {
+	case !a.compact.none():
 		last = min(last, max(first, a.compact.max)+step)
+	case a.context > 0:
+		last = min(last, max(first, a.context)+step)
 	}
 	return last * (1 + a.summary.max)
 }
@@ -148,7 +153,8 @@ type step struct {
 	message            int32 // of a person, who takes wait
 	wait               time.Duration
 	dropped, rewritten bool
-	kept               float64
+	remains            float64 // share of a dropped answer
+	lost               int32   // tokens that a rewrite changes
 }
 
 // draw draws a turn. All is drawn in every turn, so that a change of one parameter leaves the others' values alone. What not
@@ -166,12 +172,17 @@ func (a *agent) draw(r, more *rand.Rand) (s step) {
 	s.background = chance(more, a.background)
 	s.dropped = chance(more, a.dropped)
 	s.rewritten = chance(more, a.rewrites)
-	s.kept = a.kept.draw(more)
+	s.remains, s.lost = a.remains.draw(more), a.lost.count(more)
 	if s.message = a.message.count(more); a.message.none() {
 		s.message = s.result
 	}
 	s.wait = max(time.Microsecond, seconds(a.humanWait.draw(more)))
 	return s
+}
+
+// full tells that the context of an agent that never summarizes has no room for what comes after a call.
+func (a *agent) full(c *call, s *step) bool {
+	return a.context > 0 && a.compact.none() && float64(c.input)+float64(s.output)+float64(s.result) > a.context
 }
 
 // chance is true for a share of draws.
@@ -185,11 +196,7 @@ func (a *agent) pick(r *rand.Rand) *tool {
 	case 1:
 		return &a.tools[0]
 	}
-	sum := 0.0
-	for _, t := range a.tools {
-		sum += t.share
-	}
-	at := r.Float64() * sum
+	at := r.Float64() * a.shares()
 	for i := range a.tools {
 		if at -= a.tools[i].share; at < 0 {
 			return &a.tools[i]

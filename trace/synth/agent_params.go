@@ -21,9 +21,9 @@ func (a *agent) params() []param {
 	}
 	for i := range a.tools {
 		t := &a.tools[i]
-		p := param{key: "tool", dist: &t.time, low: 0.000001, high: maxWait, unit: "s", about: "run time of a tool"}
-		if len(a.tools) > 1 || t.name != defaultTool {
-			p.key, p.about = toolKeys+t.name, "run time of "+toolName(t.name)+", "+percent(t.share)+" of the tools"
+		p := param{key: a.toolKey(i), dist: &t.time, low: 0.000001, high: maxWait, unit: "s", about: "run time of a tool"}
+		if len(a.tools) > 1 {
+			p.about = "run time of " + toolName(t.name) + ", " + percent(t.share/a.shares()) + " of the tools"
 		}
 		list = append(list, p)
 	}
@@ -47,11 +47,15 @@ func (a *agent) params() []param {
 		{key: "subagent-turns", dist: &a.childTurns, low: 1, high: 10000, unit: "calls", none: "without subagents",
 			about: "calls of a subagent"},
 		{key: "dropped", number: &a.dropped, low: 0, high: 1, unit: "share of turns",
-			about: "turns whose answer is not in the next prompt, as reasoning that is left out"},
+			about: "turns whose answer is not all in the next prompt, as reasoning that is left out"},
+		{key: "remains", dist: &a.remains, low: 0, high: 1, unit: "share of the answer", none: "nothing",
+			about: "how much longer the next prompt is then, whatever came of a tool included"},
 		{key: "rewrites", number: &a.rewrites, low: 0, high: 1, unit: "share of turns",
-			about: "turns after which the next prompt has kept only the beginning of the last one, at the same length"},
-		{key: "kept", dist: &a.kept, low: 0, high: 1, unit: "share of the prompt", none: "without rewrites",
-			about: "how much of the prompt a rewrite keeps"},
+			about: "turns after which the end of the prompt that they had is another in the next one, at the same length"},
+		{key: "lost", dist: &a.lost, low: 1, high: maxContext, unit: "tokens", none: "without rewrites",
+			about: "how much of its whole blocks a rewrite changes"},
+		{key: "context", number: &a.context, low: 0, high: maxContext, whole: true, unit: "tokens",
+			about: "sessions that are never compacted end before their prompts get longer; 0: they do not"},
 		{key: "compact", dist: &a.compact, low: 0, high: maxContext, whole: true, unit: "tokens", none: "never",
 			about: "a longer prompt is summarized, and the next one is system prompt + summary; 0: never"},
 		{key: "summary", dist: &a.summary, low: 0.01, high: 0.5, unit: "share of the prompt",
@@ -72,6 +76,23 @@ const (
 	defaultTool = "bash"
 	toolKeys    = "tool."
 )
+
+// toolKey is the key of the i-th tool.
+func (a *agent) toolKey(i int) string {
+	if len(a.tools) == 1 && a.tools[i].name == defaultTool {
+		return "tool"
+	}
+	return toolKeys + a.tools[i].name
+}
+
+// shares is the sum of the tools' shares.
+func (a *agent) shares() float64 {
+	sum := 0.0
+	for _, t := range a.tools {
+		sum += t.share
+	}
+	return sum
+}
 
 func toolName(name string) string {
 	if name == "" {

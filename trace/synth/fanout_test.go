@@ -110,12 +110,12 @@ func TestPeople(t *testing.T) {
 // TestRewrites checks prompts of which the cache keeps the beginning alone, and answers that the next prompt leaves out.
 func TestRewrites(t *testing.T) {
 	constant := []string{"block=64", "system=128", "task=1000:1000", "turns=3:3", "output=100:100", "result=50:50"}
-	s := generate(t, "mini-swe-agent", Options{Programs: 1, Set: append(constant, "rewrites=1", "kept=0.5:0.5", "dropped=1")}).Sessions[0]
+	s := generate(t, "mini-swe-agent", Options{Programs: 1, Set: append(constant, "rewrites=1", "lost=576:576", "dropped=1", "remains=0.5:0.5")}).Sessions[0]
 	check(t, s, []wantTurn{
 		{input: 1128, output: 100, blocks: 18, ttft: 162800, start: s.Turns[0].Start.Microseconds(), end: s.Turns[0].End.Microseconds()},
-		// 1128 + 50; of 564 tokens 8 blocks are whole, and 1178 - 564 tokens are new.
-		{input: 1178, output: 100, shared: 8, blocks: 19, ttft: 111400, start: s.Turns[1].Start.Microseconds(), end: s.Turns[1].End.Microseconds()},
-		{input: 1228, output: 100, shared: 9, blocks: 20, ttft: 113900, start: s.Turns[2].Start.Microseconds(), end: s.Turns[2].End.Microseconds()},
+		// 1128 + half of 100. Of 17 whole blocks 9 are lost; 1178 - 8 x 64 tokens are new.
+		{input: 1178, output: 100, shared: 8, blocks: 19, ttft: 116600, start: s.Turns[1].Start.Microseconds(), end: s.Turns[1].End.Microseconds()},
+		{input: 1228, output: 100, shared: 9, blocks: 20, ttft: 115200, start: s.Turns[2].Start.Microseconds(), end: s.Turns[2].End.Microseconds()},
 	})
 	before, after := s.Turns[0].Chain(), s.Turns[1].Chain()
 	if before[7] != after[7] || before[8] == after[8] {

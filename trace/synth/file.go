@@ -16,11 +16,11 @@ import (
 // Schema names the YAML form of a profile.
 const Schema = "agentsim.synth.v1"
 
-// maxFile bounds a profile's file, in bytes; maxKnots the points of a distribution.
-const (
-	maxFile  = 1 << 20
-	maxKnots = 256
-)
+// MaxFile bounds a profile's file, in bytes.
+const MaxFile = 1 << 20
+
+// maxKnots bounds the points of a distribution.
+const maxKnots = 256
 
 // file is a profile as its file has it.
 type file struct {
@@ -68,8 +68,8 @@ func (d *fileDist) UnmarshalYAML(unmarshal func(any) error) error {
 
 // Read reads a profile from the text of a file, as YAML writes it. An error names the file, and the parameter that is wrong.
 func Read(name string, text []byte) (*Profile, error) {
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("profile %s: larger than %d bytes", name, maxFile)
+	if len(text) > MaxFile {
+		return nil, fmt.Errorf("profile %s: larger than %d bytes", name, MaxFile)
 	}
 	var f file
 	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&f); err != nil && !errors.Is(err, io.EOF) {
@@ -228,13 +228,10 @@ func (p *Profile) YAML() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "schema: %s\nname: %s\nabout: %s\n", Schema, strconv.Quote(p.Name), strconv.Quote(p.About))
-	if sum := 0.0; len(a.tools) > 0 {
-		for _, t := range a.tools {
-			sum += t.share
-		}
+	if len(a.tools) > 0 {
 		b.WriteString("tools:\n")
 		for _, t := range a.tools {
-			fmt.Fprintf(&b, "- name: %s\n  share: %s\n  time: %s\n", strconv.Quote(t.name), plainNumber(round(t.share/sum)), t.time.yaml("    "))
+			fmt.Fprintf(&b, "- name: %s\n  share: %s\n  time: %s\n", strconv.Quote(t.name), plainNumber(round(t.share/a.shares())), t.time.yaml("    "))
 		}
 	}
 	b.WriteString("parameters:\n")

@@ -71,7 +71,7 @@ func TestFileErrors(t *testing.T) {
 		{head + "tools: [{name: a, share: 0.5, time: 1}, {name: a, share: 0.5, time: 1}]", `tool "a": given twice`},
 		{head + "tools: [{name: a, share: 1, time: 0}]", "parameter tool.a: reaches from 0 to 0"},
 		{head + "tools: [{name: \"\\a\", share: 1, time: 1}]", "can be printed"},
-		{head + "about: " + strings.Repeat("x", maxFile), "larger than"},
+		{head + "about: " + strings.Repeat("x", MaxFile), "larger than"},
 	} {
 		if _, err := Read("p.yaml", []byte(test.text)); err == nil {
 			t.Errorf("%.80q: no error, want %q", test.text, test.want)

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agentsim/agentsim/trace/report"
 )
 
 // Limits of fitted profiles.
@@ -31,12 +34,11 @@ func NewProfile(name, about string, block int) *Profile {
 		summary: summaries}}
 }
 
-// Fit sets a parameter of an agent profile to what was observed: a number to the mean of values, a distribution to one like
-// theirs. Above are further values that are known only to be larger than those given. "tool.NAME" is the times of a tool,
-// whose share among tools is its number of values.
+// Fit sets a parameter of an agent profile to what was observed: a number to the mean of values (context to their
+// maximum), a distribution to one like theirs. "tool.NAME" is the times of a tool, whose share among tools is its number of values.
 //
 // A distribution becomes a log-normal one where that is close, else its quantiles are kept.
-func (p *Profile) Fit(key string, values, above []float64) error {
+func (p *Profile) Fit(key string, values []float64) error {
 	a, ok := p.profile.(*agent)
 	if !ok {
 		return fmt.Errorf("synth: profile %s: not one of agents, which alone can be fitted", p.Name)
@@ -45,14 +47,16 @@ func (p *Profile) Fit(key string, values, above []float64) error {
 		return fmt.Errorf("synth: profile %s: parameter %s: no values to fit", p.Name, key)
 	}
 	if name, ok := strings.CutPrefix(key, toolKeys); ok {
+		name = shorten(name)
+		if i := slices.IndexFunc(a.tools, func(t tool) bool { return t.name == name }); i >= 0 { // equal when shortened
+			a.tools[i].share += float64(len(values))
+			return nil
+		}
 		if len(a.tools) >= maxTools {
 			return fmt.Errorf("synth: profile %s: more than %d tools", p.Name, maxTools)
 		}
-		a.tools = append(a.tools, tool{name: shorten(name), share: float64(len(values))})
-		key = toolKeys + shorten(name)
-		if len(a.tools) == 1 && name == defaultTool {
-			key = "tool"
-		}
+		a.tools = append(a.tools, tool{name: name, share: float64(len(values))})
+		key = a.toolKey(len(a.tools) - 1)
 	}
 	params := a.params()
 	i := slices.IndexFunc(params, func(q param) bool { return q.key == key })
@@ -60,24 +64,59 @@ func (p *Profile) Fit(key string, values, above []float64) error {
 		return fmt.Errorf("synth: profile %s: unknown parameter %q", p.Name, key)
 	}
 	q := &params[i]
-	if key == "compact" {
-		q.low = max(a.system.max, a.childSystem.max) + 1024
-	}
 	observed := q.clip(values)
 	switch {
+	case key == "context":
+		a.context = math.Ceil(observed[len(observed)-1])
 	case q.number != nil:
-		*q.number = round(mean(observed))
+		*q.number = round(report.Mean(observed))
 	case key == "gap" && poisson(observed):
-		a.rate = round(1 / mean(observed))
+		a.rate = round(1 / report.Mean(observed))
 	default:
-		*q.dist = fit(observed, q.clip(above))
+		*q.dist = fit(observed).within(q.low, q.high)
 	}
 	return nil
 }
 
-// shorten cuts a name to maxName bytes of valid text.
+// Context is the prompts of a session from its first one, or the one after a compaction, up to Last, at which the session
+// ended or, if Compacted, the next compaction came.
+type Context struct {
+	First, Last float64 // tokens
+	Compacted   bool
+}
+
+// FitCompact sets the context length at which agents summarize to what was observed, by the estimator of Kaplan and Meier (JASA
+// 53, 1958): contexts that end before count as what they are, and those that begin long tell nothing of shorter ones. The
+// system prompts must have been fitted before.
+func (p *Profile) FitCompact(contexts []Context) error {
+	a, ok := p.profile.(*agent)
+	if !ok || !slices.ContainsFunc(contexts, func(c Context) bool { return c.Compacted }) {
+		return fmt.Errorf("synth: profile %s: no compactions of agents to fit", p.Name)
+	}
+	least := max(a.system.max, a.childSystem.max) + 1024
+	quantile, known := survival(contexts)
+	a.compact = measured(newKnots(quantile, known)).within(least, maxContext)
+	return nil
+}
+
+// within moves the limits of a distribution, and its knots, into a range: rounding may have moved them out.
+func (d dist) within(low, high float64) dist {
+	move := func(x float64) float64 { return min(max(x, low), high) }
+	d.min, d.max = move(d.min), move(d.max)
+	for i := range d.knots {
+		d.knots[i].value = move(d.knots[i].value)
+	}
+	return d
+}
+
+// shorten cuts a name to maxName bytes that can be printed.
 func shorten(name string) string {
-	name = strings.ToValidUTF8(name, "?")
+	name = strings.Map(func(r rune) rune {
+		if unprintable(r) {
+			return '?'
+		}
+		return r
+	}, name)
 	for len(name) > maxName {
 		_, size := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-size]
@@ -95,19 +134,15 @@ func (p *param) clip(values []float64) []float64 {
 	return list
 }
 
-// fit returns a distribution like sorted values, and values above.
-func fit(values, above []float64) dist {
-	low, high := values[0], values[len(values)-1]
-	switch {
-	case len(above) > 0:
-		return measured(newKnots(survival(values, above), len(values)))
-	case low == high:
-		return between(low, high)
+// fit returns a distribution like sorted values.
+func fit(values []float64) dist {
+	if low := round(values[0]); values[0] == values[len(values)-1] {
+		return between(low, low)
 	}
 	if d, ok := logNormal(values); ok {
 		return d
 	}
-	return measured(newKnots(func(share float64) float64 { return quantile(values, share) }, len(values)))
+	return measured(newKnots(func(share float64) float64 { return report.Quantile(values, share) }, len(values)))
 }
 
 // logNormal returns the log-normal distribution of the values' logarithms, and whether it is close to them, or they too few
@@ -126,13 +161,13 @@ func logNormal(values []float64) (d dist, ok bool) {
 	}
 	d = dist{median: round(math.Exp(center)), sigma: round(math.Sqrt(squares / float64(len(values)))),
 		min: round(values[0]), max: round(values[len(values)-1])}
-	off := math.Abs(d.mean()/mean(values) - 1)
-	return d, len(values) < few || distance(values, d.cdf) <= closeShare && off <= closeMean
+	off := math.Abs(d.mean()/report.Mean(values) - 1)
+	return d, d.sigma <= maxSigma && (len(values) < few || distance(values, d.cdf) <= closeShare && off <= closeMean)
 }
 
 // poisson tells that sorted gaps between arrivals are close to those of a Poisson process whose rate is in range.
 func poisson(gaps []float64) bool {
-	m := mean(gaps)
+	m := report.Mean(gaps)
 	return m > 0 && m <= 1/minRate && distance(gaps, func(x float64) float64 { return 1 - math.Exp(-x/m) }) <= max(closeShare, 1.36/math.Sqrt(float64(len(gaps))))
 }
 
@@ -158,49 +193,51 @@ func distance(values []float64, cdf func(x float64) float64) float64 {
 	return largest
 }
 
-// survival returns the quantile function of values of which some are known only to be above a limit, by the estimator of
-// Kaplan and Meier (JASA 53, 1958). The largest of all counts as known (Efron).
-func survival(values, above []float64) func(share float64) float64 {
-	largest := max(values[len(values)-1], above[len(above)-1])
-	var at, below []float64 // values, and the share at or below each
-	left := 1.0
-	for i, j := 0, 0; i < len(values); {
-		v, n := values[i], 0
-		for ; j < len(above) && above[j] < v; j++ {
+// survival returns the quantile function of the lengths at which contexts are summarized, and how many are known.
+// The largest length of all counts as one (Efron).
+func survival(contexts []Context) (quantile func(share float64) float64, known int) {
+	var lengths, firsts []float64 // of compactions; of all
+	largest := 0.0
+	for _, c := range contexts {
+		if firsts = append(firsts, c.First); c.Compacted {
+			lengths = append(lengths, c.Last)
 		}
-		risk := len(values) - i + len(above) - j
-		for ; i < len(values) && values[i] == v; i++ {
+		largest = max(largest, c.Last)
+	}
+	slices.Sort(lengths)
+	slices.Sort(firsts)
+	lasts := make([]float64, len(contexts))
+	for i, c := range contexts {
+		lasts[i] = c.Last
+	}
+	slices.Sort(lasts)
+	var at, below []float64 // lengths, and the share at or below each
+	left := 1.0
+	for i := 0; i < len(lengths); {
+		v, n := lengths[i], 0
+		for ; i < len(lengths) && lengths[i] == v; i++ {
 			n++
+		}
+		begun := sort.Search(len(firsts), func(k int) bool { return firsts[k] > v })
+		ended := sort.SearchFloat64s(lasts, v)
+		risk := begun - ended
+		if risk < leastRisk && len(contexts) >= leastRisk {
+			continue
 		}
 		left *= 1 - float64(n)/float64(risk)
 		at, below = append(at, v), append(below, 1-left)
 	}
 	return func(share float64) float64 {
-		i, _ := slices.BinarySearch(below, share)
+		i := sort.SearchFloat64s(below, share)
 		if share == 1 || i == len(at) {
 			return largest
 		}
 		return at[i]
-	}
+	}, len(lengths)
 }
 
-// quantile is that of sorted values at rank (n-1)·share, linear between neighbours.
-func quantile(sorted []float64, share float64) float64 {
-	rank, part := math.Modf(float64(len(sorted)-1) * share)
-	i := int(rank)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + float64((sorted[i+1]-sorted[i])*part)
-}
-
-func mean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
-}
+// leastRisk is of how many contexts, that have reached a length and go on, one that ends there tells something.
+const leastRisk = 5
 
 // round keeps six digits, so that a profile reads well and hides the last bits, in which processors may differ.
 func round(x float64) float64 {

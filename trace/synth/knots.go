@@ -2,6 +2,7 @@ package synth
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sort"
 )
@@ -27,6 +28,18 @@ func (d *dist) quantile(share float64) float64 {
 		return a.value * math.Pow(b.value/a.value, part)
 	}
 	return a.value + float64(part*(b.value-a.value))
+}
+
+// drawAbove returns a random one of those values that are above a limit; 0 if none is. A constant is drawn as it is.
+func (d *dist) drawAbove(limit float64, r *rand.Rand) float64 {
+	if len(d.knots) == 0 || limit < d.min {
+		return d.draw(r)
+	}
+	below := d.cdf(limit)
+	if below >= 1 {
+		return 0
+	}
+	return d.quantile(below + r.Float64()*(1-below))
 }
 
 // knotsMean is the exact mean: the area below the quantile function.

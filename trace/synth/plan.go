@@ -83,13 +83,14 @@ func (p *plan) session(start time.Duration) call {
 	p.sessions = append(p.sessions, sessionPlan{common: common, system: whole})
 
 	turns := length.count(r.Rand)
-	last, limit := a.answer.count(more.Rand), a.compact.draw(more.Rand)
+	last := a.answer.count(more.Rand)
 	c := p.restart(id, prompt.count(r.Rand), start)
+	limit := a.compact.drawAbove(float64(c.input), more.Rand)
 	c.trigger = "user_message"
 	for turn := int32(1); ; turn++ {
 		s := a.draw(r.Rand, more.Rand)
 		c.output = s.output
-		if c.final = turn == turns; c.final && !a.answer.none() {
+		if c.final = turn == turns || a.full(&c, &s); c.final && !a.answer.none() {
 			c.output = last
 		}
 		c.serve()
@@ -105,7 +106,7 @@ func (p *plan) session(start time.Duration) call {
 			p.add(next)
 			next = p.restart(id, next.output, next.end)
 			next.trigger = "other"
-			limit = a.compact.draw(more.Rand)
+			limit = a.compact.drawAbove(float64(next.input), more.Rand)
 		}
 		c = next
 	}
@@ -113,19 +114,20 @@ func (p *plan) session(start time.Duration) call {
 
 // follow adds a call that is not its session's last, with what runs after it, and returns the call that comes next.
 func (p *plan) follow(c call, s step) call {
+	root := c.session == 0
 	trigger := "tool_result"
 	c.tool, c.toolEnd = s.tool, c.end+s.took
 	switch {
-	case s.spawns && c.session == 0:
+	case root && s.spawns:
 		c.tool = subagentTool
-	case s.human && c.session == 0:
+	case root && s.human:
 		trigger = "user_message"
 		c.tool, c.toolEnd, s.result = "", c.end+s.wait, s.message
 	case s.tool == "":
 		trigger = "other"
 	}
 	at := p.add(c)
-	if c.tool == subagentTool {
+	if root && s.spawns {
 		end, answers := c.end, int32(0)
 		for range s.fanout {
 			last := p.session(c.end)
@@ -136,12 +138,15 @@ func (p *plan) follow(c call, s step) call {
 			p.calls[at].toolEnd = end
 		}
 	}
-	next := call{session: c.session, input: c.input + s.result, base: at, shared: c.input, start: c.toolEnd, trigger: trigger}
-	if next.fresh = s.result; !s.dropped {
-		next.input += c.output
+	next := call{session: c.session, input: c.input + c.output + s.result, base: at, shared: c.input, fresh: s.result,
+		start: c.toolEnd, trigger: trigger}
+	if s.dropped {
+		next.fresh = int32(s.remains * float64(c.output))
+		next.input = c.input + next.fresh
 	}
 	if s.rewritten {
-		next.shared = min(c.input, int32(s.kept*float64(c.input)))
+		block := int32(p.agent.block)
+		next.shared = max(0, c.input/block*block-s.lost)
 		next.fresh = next.input - next.shared
 	}
 	return next
