@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +36,8 @@ func (s *source) addTraceFlags(cmd *cobra.Command) {
 
 func (s *source) addSynthFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.profile, "profile", "", "synthetic workload instead of a trace: "+strings.Join(synth.Profiles(), ", "))
+	f.StringVar(&s.profile, "profile", "", "synthetic workload instead of a trace: "+strings.Join(synth.Profiles(), ", ")+
+		", or the `FILE` that 'agentsim synth --fit' wrote")
 	f.IntVar(&s.programs, "programs", 100, "number of synthetic programs")
 	f.StringArrayVar(&s.params, "profile-set", nil, "`key=value` of the profile; 'agentsim synth --profile NAME' lists them")
 }
@@ -52,11 +56,11 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 		if len(args) > 0 {
 			return nil, usagef("give a trace or --profile, not both")
 		}
-		c, err := synth.Generate(s.profile, synth.Options{Programs: s.programs, Seed: s.seed, Set: s.params})
+		p, err := findProfile(s.profile)
 		if err != nil {
-			return nil, usagef("--profile %s: %w", s.profile, err)
+			return nil, err
 		}
-		return c, nil
+		return s.generate(p)
 	}
 	if len(args) == 0 {
 		return nil, usagef("no trace given; name files, a folder or a segment prefix, or take --profile %s", synth.Profiles()[0])
@@ -71,6 +75,42 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 	}
 	reportRead(g, &c.Read)
 	return c, nil
+}
+
+// generate makes the synthetic workload of a profile.
+func (s *source) generate(p *synth.Profile) (*trace.Capture, error) {
+	c, err := p.Generate(synth.Options{Programs: s.programs, Seed: s.seed, Set: s.params})
+	if err != nil {
+		return nil, usagef("--profile %s: %w", p.Name, err)
+	}
+	return c, nil
+}
+
+// findProfile returns the profile of a name, or of a file: a name with a slash or ending in .yaml or .yml.
+func findProfile(name string) (*synth.Profile, error) {
+	ext := filepath.Ext(name)
+	if ext != ".yaml" && ext != ".yml" && !strings.ContainsRune(name, filepath.Separator) {
+		p, err := synth.Find(name)
+		if err != nil {
+			return nil, usagef("--profile: unknown profile %q%s; known are %s, and files that 'agentsim synth --fit' wrote", name,
+				suggestion(name, synth.Profiles()), strings.Join(synth.Profiles(), ", "))
+		}
+		return p, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, usagef("--profile: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, synth.MaxFile+1))
+	if err != nil {
+		return nil, usagef("--profile %s: %w", name, err)
+	}
+	p, err := synth.Read(name, text)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return p, nil
 }
 
 // reportRead says on stderr what was lost in reading.
