@@ -29,8 +29,8 @@ func checkArrivals(programs int, rate float64, gap *dist) error {
 	if rate > 0 && rate < minRate {
 		return fmt.Errorf("parameter rate=%v: must be 0 or at least %v", rate, minRate)
 	}
-	if days := float64(programs) * gap.max / 86400; days > maxDays {
-		return fmt.Errorf("the last of %d programs could begin after %.0f days, more than %d; lower gap", programs, days, maxDays)
+	if days := float64(programs) * gap.mean() / 86400; days > maxDays {
+		return fmt.Errorf("the last of %d programs would begin after %.0f days, more than %d; lower gap", programs, days, maxDays)
 	}
 	return nil
 }

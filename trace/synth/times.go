@@ -16,7 +16,7 @@ func starts(n int, rate float64, gap *dist, seed uint64) []time.Duration {
 		if gap.none() {
 			t += seconds(r.ExpFloat64() / rate)
 		} else {
-			t += seconds(gap.draw(r.Rand))
+			t = min(t+seconds(gap.draw(r.Rand)), maxDays*24*time.Hour) // by a chance that checkArrivals leaves
 		}
 		at[i] = t
 	}

@@ -81,6 +81,7 @@ func TestFitRecorded(t *testing.T) {
 		{"weka", 0.08, map[string]float64{"prompt of a turn": 0.2, "longest prompt": 0.25, "contexts when compacted": 0.25}},
 		// A prompt that shares much is longer than others.
 		{"mooncake/conversation_trace.jsonl.gz", 0.04, map[string]float64{"prompt of a turn": 0.1, "longest prompt": 0.1, "reuse in an endless cache": 0.1}},
+		{"claude-code/agentcgroup", 0.05, map[string]float64{"prompt of a turn": 0.12, "longest prompt": 0.15, "subagents of a program": 0.12}},
 		{"azure/AzureLLMInferenceTrace_code.csv.gz", 0.04, nil},
 	} {
 		c, err := convert.Open(context.Background(), []string{filepath.Join(traces, test.file)}, convert.Options{})
