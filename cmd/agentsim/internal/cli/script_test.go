@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		ContinueOnError:     true,
-		Deadline:            time.Now().Add(4 * time.Minute), // for all together: none hangs
+		Deadline:            time.Now().Add(8 * time.Minute), // for all together: none hangs
 		Setup: func(env *testscript.Env) error {
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/traces"))
 		},
