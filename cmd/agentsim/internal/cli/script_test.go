@@ -65,6 +65,7 @@ func TestScripts(t *testing.T) {
 		ContinueOnError:     true,
 		Deadline:            time.Now().Add(8 * time.Minute), // for all together: none hangs
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // or each command takes a second more with the race detector
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/traces"))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
