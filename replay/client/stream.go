@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -56,7 +55,7 @@ type streamReader struct {
 	answer *Answer
 	now    func() time.Duration
 	limit  *limit
-	chunk  wire.Chunk
+	chunk  wire.Parser
 	usage  wire.Usage
 	done   bool // the server said that the answer is whole
 	// cancelAt, where positive, is after how many events with tokens nothing more is read.
@@ -131,12 +130,8 @@ func (s *streamReader) whole(ctx context.Context, body io.Reader) {
 // event takes one event, read at a time.
 func (s *streamReader) event(e wire.Event, at time.Duration) {
 	a := s.answer
-	switch {
-	case e.Done():
+	if e.Done() {
 		s.done = true
-		return
-	case e.Name == "" && !s.done && !s.keepText && s.plainToken(e.Data):
-		s.token(at)
 		return
 	}
 	c := &s.chunk
@@ -176,33 +171,6 @@ func (s *streamReader) token(at time.Duration) {
 	}
 	a.Events++
 	a.LastToken = at
-}
-
-// What decides that an event is a token and nothing else. Most events of a stream are, and need not be decoded.
-var (
-	unfinished = []byte(`"finish_reason":null`)
-	someText   = []byte(`"text":"`)
-	someDelta  = []byte(`"content":"`)
-	special    = [][]byte{[]byte(`"usage":{`), []byte(`"error"`), []byte(`token_ids":[`), []byte(`"usage": {`), []byte(`token_ids": [`)}
-)
-
-// plainToken tells whether the bytes of an event show that it holds text and nothing else that matters. It may miss some,
-// which are decoded then.
-func (s *streamReader) plainToken(data []byte) bool {
-	if s.answer.Events == 0 || !bytes.Contains(data, unfinished) {
-		return false
-	}
-	for _, sign := range special {
-		if bytes.Contains(data, sign) {
-			return false
-		}
-	}
-	for _, sign := range [][]byte{someText, someDelta} {
-		if i := bytes.Index(data, sign); i >= 0 && i+len(sign) < len(data) {
-			return data[i+len(sign)] != '"'
-		}
-	}
-	return false
 }
 
 // take copies the usage into the answer.
