@@ -420,13 +420,7 @@ func appendParts(dst, value []byte) []byte {
 			s.skip()
 			continue
 		}
-		for key, ok := s.object(); ok; key, ok = s.next() {
-			if string(key) == "text" {
-				dst = appendString(dst, s.span())
-			} else {
-				s.skip()
-			}
-		}
+		dst = s.appendTextOf(dst)
 	}
 	return dst
 }

@@ -219,14 +219,7 @@ func appendInstructions(dst, value []byte) []byte {
 		return appendString(dst, value)
 	}
 	s := scanner{data: value}
-	for key, ok := s.object(); ok; key, ok = s.next() {
-		if string(key) == "text" {
-			dst = appendString(dst, s.span())
-		} else {
-			s.skip()
-		}
-	}
-	return dst
+	return s.appendTextOf(dst)
 }
 
 // readItem reads a response item: a message, reasoning, a tool call or a tool's result.

@@ -30,3 +30,15 @@ func (s *scanner) content() string {
 		return string(s.span())
 	}
 }
+
+// appendTextOf enters an object and appends what it has as text.
+func (s *scanner) appendTextOf(dst []byte) []byte {
+	for key, ok := s.object(); ok; key, ok = s.next() {
+		if string(key) == "text" {
+			dst = appendString(dst, s.span())
+		} else {
+			s.skip()
+		}
+	}
+	return dst
+}

@@ -35,6 +35,15 @@ func (w *writer) hints(t *trace.Turn) hintsOut {
 	return hintsOut{t.Hints.Priority, t.Hints.StrictPriority, t.Hints.PolicyClass}
 }
 
+// time tells when a call begins: some time after the one before it, where that is known.
+func (o *mooncakeOut) time(w *writer, t *trace.Turn, at chained) {
+	if at.before != nil && at.delay != trace.NoTime {
+		o.Delay = msOf(at.delay)
+	} else {
+		o.Timestamp = msOf(w.begins[t].start)
+	}
+}
+
 func msOf(d time.Duration) *float64 {
 	ms := float64(d) / 1e6
 	return &ms
@@ -49,11 +58,7 @@ func (w *writer) mooncake() error {
 		at := rows[t]
 		out := mooncakeOut{RequestID: t.ID, SessionID: at.session, Model: t.Model, InputLength: t.Input, OutputLength: t.Output,
 			HashIDs: w.hashIDs(t, true), hintsOut: w.hints(t)}
-		if at.before != nil && at.delay != trace.NoTime {
-			out.Delay = msOf(at.delay)
-		} else {
-			out.Timestamp = msOf(w.begins[t].start)
-		}
+		out.time(w, t, at)
 		if err := w.row(&out); err != nil {
 			return err
 		}
@@ -85,11 +90,7 @@ func (w *writer) aiperf() error {
 				out.HashIDs = w.newIDs((out.InputLength + size - 1) / size)
 			}
 		}
-		if at.before != nil && at.delay != trace.NoTime {
-			out.Delay = msOf(at.delay)
-		} else {
-			out.Timestamp = msOf(w.begins[t].start)
-		}
+		out.time(w, t, at)
 		if err := w.row(&out); err != nil {
 			return err
 		}
