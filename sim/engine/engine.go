@@ -91,6 +91,8 @@ type Engine struct {
 	Options
 	// Gaps, when set, gets the time between consecutive tokens of every request.
 	Gaps *report.Gaps
+	// Source, when set, is where KV lies beside the cache. SGLang's style does without.
+	Source *Source
 	// Stats adds up what the engine did.
 	Stats Stats
 
@@ -114,6 +116,7 @@ type Engine struct {
 	ends             int64  // sum over decodes of the step in which they reach their longest output
 	left             int    // decodes that ended since SGLang last looked
 	aborts           []*Request
+	loads            loads
 	flush            bool // what aborts leave is not cached
 	verified         verified
 
@@ -208,7 +211,7 @@ func (e *Engine) Next() time.Duration {
 }
 
 // Waiting and Running count the requests in the engine.
-func (e *Engine) Waiting() int { return e.waiting.size + e.coming.size }
+func (e *Engine) Waiting() int { return e.waiting.size + e.coming.size + e.loads.size }
 
 // Running counts the requests that hold blocks.
 func (e *Engine) Running() int { return e.running.size }
@@ -249,8 +252,11 @@ func (e *Engine) Cancel(now time.Duration, r *Request) {
 	case coming:
 		e.coming.remove(r)
 		r.state = idle
+	case loading:
+		e.cancelLoad(now, r)
 	case waiting:
 		e.leaveWaiting(r)
+		e.unload(r)
 		r.state = idle
 		e.style.freed()
 		if e.busy {

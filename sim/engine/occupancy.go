@@ -10,7 +10,7 @@ import (
 // Occupancy integrates the KV blocks of a cache over time: what is in use, what is free but still holds tokens, and the
 // rest of the capacity, which holds nothing. All but Time are block-seconds.
 //
-// Of the blocks in use, prefills, decodes and pins have their parts in proportion to the tokens that they hold, so that
+// Of the blocks in use, prefills, decodes and pins, which what is being brought from outside counts as, have their parts in proportion to the tokens that they hold, so that
 // what several hold in common counts once. A prefill that computes n tokens in a step, some of which had been computed
 // before, has that share of its part under Recompute. What is left of Used is the decodes'.
 type Occupancy struct {
@@ -78,7 +78,7 @@ func (e *Engine) integrate(now time.Duration, used float64) {
 	o.Time += now - e.measured
 	o.Used += used * dt
 	o.Cached += float64(e.kv.Cached()) * dt
-	pinned := float64(e.pins.blocks) * float64(e.kv.BlockSize)
+	pinned := float64(e.pins.blocks+e.loads.blocks) * float64(e.kv.BlockSize)
 	decodes := float64(e.baseSum + int64(len(e.finish))*e.kv.Step)
 	if e.Speculation != nil {
 		decodes = float64(e.verified.context)

@@ -65,10 +65,13 @@ func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace
 		return
 	}
 	e.Unpin(session)
-	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize))
-	if blocks == 0 {
-		return
+	if held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize)); blocks > 0 {
+		e.lease(session, rank, held, blocks, until)
 	}
+}
+
+// lease keeps what is pinned for a session, which has no other pin, until its time is over.
+func (e *Engine) lease(session uint64, rank int64, held *kvcache.Pin, blocks int, until time.Duration) {
 	if e.pins.of == nil {
 		e.pins.of = map[uint64]*pin{}
 	}

@@ -36,9 +36,9 @@ type Request struct {
 	Admitted time.Duration
 	// Warmed is the tokens of History that were not resident already.
 	Warmed int32
-	// Hit is the prompt tokens found cached at first admission, Computed the prompt and output tokens computed in
+	// Brought is the part of Hit that came from Source. Hit is the prompt tokens found cached at first admission, Computed the prompt and output tokens computed in
 	// prefill, ReadmitHit of Readmit tokens those found cached when it came back after preemptions.
-	Hit, Computed, ReadmitHit, Readmit int32
+	Hit, Brought, Computed, ReadmitHit, Readmit int32
 	// Recomputed counts tokens that had been computed before, by the cause of their loss.
 	Recomputed Recomputed
 	// Preemptions counts how often the request lost its blocks.
@@ -53,6 +53,11 @@ type Request struct {
 	// computed is the number of tokens in the KV cache while prefilling, chunk those of the step in flight included;
 	// high the most there ever were.
 	computed, chunk, high int32
+	// loaded is the tokens that the request holds while it waits, brought for it, of which fetched were not cached. With
+	// unloadable a load has failed since it was last preempted.
+	loaded, fetched int32
+	unloadable      bool
+	guest           *guest // of a load without a request
 	// generated is the number of output tokens when prefill ended.
 	generated int32
 	// again is the tokens still to prefill that were computed before.
@@ -102,6 +107,7 @@ const (
 	idle   state = iota
 	coming       // to wait from the next step boundary on
 	waiting
+	loading // its KV is on its way from outside
 	prefilling
 	decoding
 	stalled // decoding, but not in the step in flight

@@ -32,6 +32,7 @@ func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 	e.outcomes = e.outcomes[:0]
 	e.removeAborted()
 	e.endLeases(now)
+	e.land()
 	if e.start != now { // it was idle
 		e.integrate(now, float64(e.kv.Used()))
 		e.start, e.frac = now, 0
@@ -45,12 +46,14 @@ func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 		again = again || e.coming.size > 0
 		e.welcome()
 		if batch.Decodes+batch.Prefills > 0 {
+			e.invite(now)
 			e.launch(batch)
 			return e.outcomes, nil
 		}
-		again = again || e.waiting.size > 0 && e.makeRoom()
+		again = again || e.waiting.size > 0 && (e.makeRoom() || e.surrender())
 	}
-	if e.waiting.size > 0 {
+	e.invite(now)
+	if e.waiting.size > 0 && e.loads.idle() {
 		return e.outcomes, fmt.Errorf("worker %d at %v: request %d needs more than the %d free blocks: %w",
 			e.Worker, now, e.waiting.head.ID, e.kv.Free(), errStuck)
 	}
@@ -72,8 +75,11 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 	e.order++
 	r.table.Order, r.state = e.order, prefilling
 	size := int32(e.kv.BlockSize)
+	if r.loaded > 0 {
+		e.loads.blocks -= e.kv.Held(&r.table)
+	}
 	if r.Preemptions == 0 {
-		r.Admitted, r.Hit = now, r.computed
+		r.Admitted, r.Hit, r.Brought = now, r.computed, r.fetched
 		evicted, migrated := e.history.lost(e.Worker, r.Path, cached, r.target/size)
 		r.again = Recomputed{Eviction: evicted * size, Migration: migrated * size}
 	} else {
@@ -81,6 +87,7 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 		r.Readmit += r.target
 		r.again.Preemption = max(0, r.high-r.computed)
 	}
+	r.loaded, r.fetched, r.unloadable = 0, 0, false
 	e.Unpin(r.Session)
 	e.outcomes = append(e.outcomes, Outcome{r, Admitted})
 }

@@ -7,8 +7,19 @@ package engine
 // the balance of attention data-parallel ranks and MAX_UTILIZATION are not simulated.
 func (v *vllm) promised() int32 {
 	blocks := int32(0)
+	left := func(r *Request) int32 { return v.blocksFor(r.allTokens()) + v.StateBlocks - int32(v.kv.Held(&r.table)) }
 	for r := v.running.head; r != nil; r = r.next {
-		blocks += v.blocksFor(r.allTokens()) + v.StateBlocks - int32(v.kv.Held(&r.table))
+		blocks += left(r)
+	}
+	if v.Source == nil {
+		return blocks
+	}
+	for _, l := range []*list{&v.loads.list, &v.waiting} { // those that hold blocks already
+		for r := l.head; r != nil; r = r.next {
+			if r.guest == nil && v.kv.Held(&r.table) > 0 {
+				blocks += left(r)
+			}
+		}
 	}
 	return blocks
 }

@@ -181,10 +181,28 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 	size := int32(v.kv.BlockSize)
 	for budget > 0 && v.admits() {
 		r := v.waiting.head
+		if r.loaded > 0 {
+			if !v.admitLoaded(r, now, batch, &budget) {
+				return
+			}
+			continue
+		}
 		v.warm(r)
 		cached := v.pool.Lookup(r.Path, r.target/size)
 		found := min(cached, (r.target-1)/size) // the last token is always computed
 		hits := v.Speculation.usable(found)
+		if tokens, coming := v.reach(now, r, hits); coming {
+			v.setAside(r)
+			continue
+		} else if tokens > hits*size {
+			if !v.pool.Reserve(&r.table, hits, tokens, v.reserve(r, tokens), v.StateBlocks) {
+				v.blocked = true
+				return
+			}
+			v.setAside(r)
+			v.load(now, r, hits, tokens)
+			continue
+		}
 		chunk := min(r.target-hits*size, int32(budget))
 		tokens := hits*size + chunk
 		if !v.pool.Admit(&r.table, hits, tokens, v.reserve(r, tokens), v.StateBlocks) {
@@ -198,6 +216,20 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 		budget -= v.addChunk(batch, r, chunk)
 		v.blocked = false
 	}
+}
+
+// admitLoaded starts a waiting request whose first tokens were brought for it, if its next ones find room.
+func (v *vllm) admitLoaded(r *Request, now time.Duration, batch *models.Batch, budget *int) bool {
+	chunk := min(r.target-r.loaded, int32(*budget))
+	if !v.pool.Grow(&r.table, r.loaded+chunk) {
+		v.blocked = true
+		return false
+	}
+	r.computed = r.loaded
+	v.begin(r, now, r.loaded/int32(v.kv.BlockSize))
+	*budget -= v.addChunk(batch, r, chunk)
+	v.blocked = false
+	return true
 }
 
 // reserve is the number of blocks that a waiting request must find, those of its first tokens that are cached included.

@@ -16,6 +16,14 @@ func (p *Pool) Pin(path []trace.Span, limit int32) (*Pin, int) {
 	return pin, int(pin.table.blocks)
 }
 
+// Keep makes a pin of the blocks that a table refers to, and empties it.
+func (p *Pool) Keep(t *Table) (*Pin, int) {
+	pin := &Pin{table: *t}
+	pin.table.Path, pin.table.spares = slices.Clone(t.Path), slices.Clone(t.spares)
+	*t = Table{Path: t.Path, spares: t.spares[:0]}
+	return pin, int(pin.table.blocks)
+}
+
 // Unpin gives up a pin. Its blocks join the tail of the free queue unless others refer to them.
 func (p *Pool) Unpin(pin *Pin) { p.Release(&pin.table) }
 

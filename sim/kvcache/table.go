@@ -39,6 +39,15 @@ type spareRange struct {
 // up to tokens, and extra blocks for state that does not grow. It refuses, and changes nothing, when reserve blocks, of
 // which the request's hits are some, would not fit now.
 func (p *Pool) Admit(t *Table, hits, tokens, reserve, extra int32) bool {
+	if !p.Reserve(t, hits, tokens, reserve, extra) {
+		return false
+	}
+	p.Fill(t, tokens)
+	return true
+}
+
+// Reserve is Admit for tokens that are still to come: nobody can hit their blocks before Fill.
+func (p *Pool) Reserve(t *Table, hits, tokens, reserve, extra int32) bool {
 	need := reserve - hits + extra + p.idleHits(t.Path, hits)
 	if int(need) > p.Free() {
 		return false
@@ -48,9 +57,11 @@ func (p *Pool) Admit(t *Table, hits, tokens, reserve, extra int32) bool {
 	fresh := p.blocksFor(tokens) - hits
 	p.Take(int(fresh + extra))
 	t.blocks = hits + fresh
-	p.register(t, tokens/int32(p.BlockSize))
 	return true
 }
+
+// Fill enters those of the table's blocks into the prefix cache that are full with its first tokens.
+func (p *Pool) Fill(t *Table, tokens int32) { p.register(t, tokens/int32(p.BlockSize)) }
 
 // idleHits counts those of the first hits blocks of the path that are in a queue: taking them uses up free blocks.
 func (p *Pool) idleHits(path []trace.Span, hits int32) int32 {

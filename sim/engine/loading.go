@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// Source is where requests find KV that the cache of their GPUs lacks: in a lower tier, or on another worker. A waiting
+// request whose turn it is gets blocks for what can be brought and waits aside until it is there, while those behind it go
+// on; then it comes first again (vLLM 0.19: load_kv_async, WAITING_FOR_REMOTE_KVS in vllm/v1/core/sched/scheduler.py).
+type Source struct {
+	// Reach returns how many leading tokens of the request would be there if what can be had from outside were brought,
+	// hits blocks of them being cached: no more than these hold when nothing can be had. With coming some of them are on
+	// their way to the cache already, for something else, and the request waits for those; Landed follows.
+	Reach func(now time.Duration, r *Request, hits int32) (tokens int32, coming bool)
+	// Load begins to bring tokens [from, to) of the request's path into blocks that are taken for them; Landed follows.
+	Load func(now time.Duration, r *Request, from, to int32)
+	// Cancel tells that a request has gone for which Landed was to follow.
+	Cancel func(now time.Duration, r *Request)
+}
+
+// loads are the requests of an engine that wait for KV from outside, and what they hold.
+type loads struct {
+	list   // in state loading
+	landed []landed
+	guests []*Request // of Prefetch, since the last step was scheduled
+	blocks int        // held by those in the list, and by waiting ones that have what they loaded
+	holds  int        // blocks that Hold keeps
+}
+
+// landed is a request of which the first tokens are there now.
+type landed struct {
+	*Request
+	tokens int32
+}
+
+// idle tells that nothing happens outside that frees blocks.
+func (l *loads) idle() bool { return l.size == 0 && l.holds == 0 }
+
+// Landed tells that what Reach or Load has promised has come: the request's first tokens. When they are fewer than Load was
+// to bring, it has failed, and brought nothing.
+func (e *Engine) Landed(now time.Duration, r *Request, tokens int32) {
+	e.loads.landed = append(e.loads.landed, landed{r, tokens})
+	e.Cut(now)
+}
+
+// reach is Source.Reach for a request that has not failed to load.
+func (e *Engine) reach(now time.Duration, r *Request, hits int32) (tokens int32, coming bool) {
+	if e.Source == nil || r.unloadable {
+		return 0, false
+	}
+	return e.Source.Reach(now, r, hits)
+}
+
+// setAside lets a waiting request wait for Landed.
+func (e *Engine) setAside(r *Request) {
+	e.leaveWaiting(r)
+	e.loads.pushBack(r)
+	r.state = loading
+}
+
+// load begins to bring tokens of a request, whose table has blocks for them and refers to hits cached ones.
+func (e *Engine) load(now time.Duration, r *Request, hits, tokens int32) {
+	e.loads.blocks += e.kv.Held(&r.table)
+	r.loaded = tokens
+	r.fetched = tokens - hits*int32(e.kv.BlockSize)
+	e.Source.Load(now, r, tokens-r.fetched, tokens)
+}
+
+// land lets the requests go on that got what they waited for, at a step boundary.
+func (e *Engine) land() {
+	for _, l := range e.loads.landed {
+		r := l.Request
+		if r.state != loading {
+			continue // it was cancelled
+		}
+		e.loads.remove(r)
+		if l.tokens < r.loaded {
+			e.unload(r)
+			r.unloadable = true
+		} else if r.loaded > 0 {
+			e.cache.(*kvcache.Pool).Fill(&r.table, r.loaded)
+		}
+		if r.guest != nil {
+			e.lodge(r)
+		} else {
+			e.waitAgain(r)
+		}
+	}
+	e.loads.landed = e.loads.landed[:0]
+}
+
+// waitAgain puts a request that was set aside among the waiting ones, before all that came after it.
+func (e *Engine) waitAgain(r *Request) {
+	next := e.waiting.head
+	for next != nil && next.arrival < r.arrival {
+		next = next.next
+	}
+	if e.Ranked || next == nil {
+		e.wait(r)
+	} else {
+		r.state = waiting
+		e.waiting.insert(r, next)
+	}
+	e.style.freed()
+}
+
+// unload takes from a request that waits what it has loaded.
+func (e *Engine) unload(r *Request) {
+	if r.loaded > 0 {
+		e.loads.blocks -= e.kv.Held(&r.table)
+		e.cache.Release(&r.table)
+		r.loaded, r.fetched = 0, 0
+	}
+}
+
+// surrender makes the last waiting request that has loaded give its blocks up for the others, and tells whether there was
+// one.
+func (e *Engine) surrender() bool {
+	for r := e.waiting.tail; r != nil; r = r.prev {
+		if r.loaded > 0 {
+			e.unload(r)
+			e.style.freed()
+			return true
+		}
+	}
+	return false
+}
+
+// cancelLoad removes a request that was set aside.
+func (e *Engine) cancelLoad(now time.Duration, r *Request) {
+	e.loads.remove(r)
+	e.Source.Cancel(now, r)
+	e.unload(r)
+	r.state = idle
+	e.style.freed()
+}
+
+// guest is what is brought for a session that has no request yet.
+type guest struct {
+	until time.Duration
+	began func(now time.Duration, tokens int32)
+}
+
+// Prefetch brings what lies outside of the first Input tokens of a path into the cache, from the next step boundary on if
+// there is room then, and pins the tokens for the session as Pin does. Began is told how many tokens are on their way: 0
+// when there is no room or nothing to bring.
+func (e *Engine) Prefetch(now time.Duration, r *Request, until time.Duration, began func(now time.Duration, tokens int32)) {
+	r.guest = &guest{until, began}
+	r.target, r.table.Path, r.table.Class = r.Input, r.Path, kvcache.Normal
+	e.loads.guests = append(e.loads.guests, r)
+	e.Cut(now)
+}
+
+// invite begins the loads of Prefetch.
+func (e *Engine) invite(now time.Duration) {
+	size := int32(e.kv.BlockSize)
+	for _, r := range e.loads.guests {
+		pool := e.cache.(*kvcache.Pool)
+		hits := pool.Lookup(r.Path, r.target/size)
+		tokens, coming := e.reach(now, r, hits)
+		tokens -= tokens % size
+		if coming || tokens <= hits*size || !pool.Reserve(&r.table, hits, tokens, tokens/size, 0) {
+			r.guest.began(now, 0)
+			continue
+		}
+		r.guest.began(now, tokens-hits*size)
+		r.state = loading
+		e.loads.pushBack(r)
+		e.load(now, r, hits, tokens)
+	}
+	e.loads.guests = e.loads.guests[:0]
+}
+
+// lodge pins what was brought for a guest.
+func (e *Engine) lodge(r *Request) {
+	r.state = idle
+	if r.loaded == 0 {
+		return
+	}
+	e.loads.blocks -= e.kv.Held(&r.table)
+	r.loaded, r.fetched = 0, 0
+	e.Unpin(r.Session)
+	held, blocks := e.cache.(*kvcache.Pool).Keep(&r.table)
+	e.lease(r.Session, r.Rank, held, blocks, r.guest.until)
+}
+
+// Hold keeps the cached leading blocks of a path, at most limit, while they are read, and returns how many there are.
+func (e *Engine) Hold(path []trace.Span, limit int32) (*kvcache.Pin, int) {
+	held, blocks := e.cache.(*kvcache.Pool).Pin(slices.Clone(path), limit)
+	e.loads.holds += blocks
+	return held, blocks
+}
+
+// LetGo ends a Hold of so many blocks.
+func (e *Engine) LetGo(now time.Duration, held *kvcache.Pin, blocks int) {
+	e.cache.(*kvcache.Pool).Unpin(held)
+	e.loads.holds -= blocks
+	e.style.freed()
+	if e.busy && e.style.admits() {
+		e.truncate(now)
+	}
+}
