@@ -90,26 +90,6 @@ func overlaps(spare []*run, r *run) bool {
 	return slices.ContainsFunc(spare, func(s *run) bool { return s.from < r.to && s.to > r.from })
 }
 
-// isolate splits the runs of a list at from and to and returns those in between.
-func (p *Pool) isolate(l *[]*run, from, to int32) []*run {
-	var in []*run
-	for i := 0; i < len(*l); i++ {
-		r := (*l)[i]
-		if r.to <= from || r.from >= to {
-			continue
-		}
-		if r.from < from {
-			p.split(r, from)
-			continue
-		}
-		if r.to > to {
-			p.split(r, to)
-		}
-		in = append(in, r)
-	}
-	return in
-}
-
 // Under returns the resident spans of all nodes for which under is true, in order of key: a subtree, when under tells
 // whether a node lies below another.
 func (p *Pool) Under(under func(trace.Key) bool) []trace.Span {

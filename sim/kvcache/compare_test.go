@@ -117,7 +117,7 @@ func follow(resident map[slot]bool, events []Event) error {
 
 // clone copies a pool and the tables that grow in it.
 func clone(p *Pool) *Pool {
-	c := &Pool{Ledger: p.Ledger, spares: p.spares, nodes: map[trace.Key]*node{}}
+	c := &Pool{Ledger: p.Ledger, shelf: newShelf(), spares: p.spares}
 	c.events = nil
 	tables, runs := map[*Table]*Table{}, map[*run]*run{}
 	for key, n := range p.nodes {
@@ -142,7 +142,6 @@ func clone(p *Pool) *Pool {
 		}
 	}
 	for i := range p.queues {
-		c.queues[i].class = Class(i)
 		for r := p.queues[i].head; r != nil; r = r.next {
 			if r.node == nil {
 				runs[r] = &run{from: r.from, to: r.to, class: r.class}

@@ -34,21 +34,8 @@ const (
 // Pool is the KV blocks of one worker rank under the rules of vLLM. It is not safe for concurrent use.
 type Pool struct {
 	Ledger
-
-	nodes  map[trace.Key]*node
-	queues [classes]queue
+	shelf
 	spares int64 // numbers spare runs
-
-	idle    []*node // node structs for reuse
-	idleRun []*run
-}
-
-// node is the resident part of one node of the prefix tree.
-type node struct {
-	key     trace.Key
-	runs    []*run // one block for each position, sorted by position
-	spare   []*run // further blocks for the same positions, oldest first
-	writers []*Table
 }
 
 // New returns an empty pool. It fails when a size is out of range.
@@ -56,11 +43,7 @@ func New(o Options) (*Pool, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool{Ledger: Ledger{Options: o, fresh: o.Blocks}, nodes: map[trace.Key]*node{}}
-	for c := range p.queues {
-		p.queues[c].class = Class(c)
-	}
-	return p, nil
+	return &Pool{Ledger: Ledger{Options: o, fresh: o.Blocks}, shelf: newShelf()}, nil
 }
 
 // Lookup returns how many leading blocks of the path are cached, at most limit.
@@ -81,13 +64,7 @@ func (p *Pool) Lookup(path []trace.Span, limit int32) int32 {
 		if len(n.writers) > 0 {
 			p.sync(n)
 		}
-		for _, r := range n.runs {
-			if r.from > found {
-				break
-			}
-			found = max(found, r.to)
-		}
-		found = min(found, s.To)
+		found = min(n.upTo(found), s.To)
 	}
 	return min(found, limit)
 }
@@ -138,25 +115,49 @@ func (p *Pool) evict(n int) int {
 	return m
 }
 
-// node returns the resident part of a tree node, made if need be.
-func (p *Pool) node(key trace.Key) *node {
-	n := p.nodes[key]
-	if n == nil {
-		if k := len(p.idle); k > 0 {
-			n, p.idle = p.idle[k-1], p.idle[:k-1]
-		} else {
-			n = &node{}
-		}
-		n.key = key
-		p.nodes[key] = n
+// enqueueBlank frees n blocks without reusable content.
+func (p *Pool) enqueueBlank(n int32) {
+	if n <= 0 {
+		return
 	}
-	return n
+	if p.FreeTailFirst || !p.PrefixCaching {
+		// Which of the blocks that hold nothing is taken next makes no difference.
+		p.fresh += int(n)
+		return
+	}
+	p.kept += int(n)
+	q := &p.queues[Normal]
+	if t := q.tail; t != nil && t.node == nil {
+		t.to += n
+		return
+	}
+	q.push(p.newRun(nil, 0, n, 0, 0, Normal))
 }
 
-// forget removes a node that holds nothing.
-func (p *Pool) forget(n *node) {
-	if len(n.runs)+len(n.spare)+len(n.writers) == 0 {
-		delete(p.nodes, n.key)
-		p.idle = append(p.idle, n)
+// promote makes the oldest spare block at position at the primary one, in the place of run r, which has just lost
+// it. It returns false when there is none.
+func (p *Pool) promote(n *node, r *run, at int32) bool {
+	for _, s := range n.spare {
+		if at < s.from || at >= s.to {
+			continue
+		}
+		if s.to > at+1 {
+			p.split(s, at+1)
+		}
+		if s.from < at {
+			s = p.split(s, at)
+		}
+		i := slices.Index(n.spare, s)
+		n.spare = slices.Delete(n.spare, i, i+1)
+		s.copy = 0
+		n.runs = slices.Insert(n.runs, slices.Index(n.runs, r)+1, s)
+		if j := slices.Index(n.runs, s); s.refs > 0 {
+			if j+1 < len(n.runs) {
+				p.join(n, j+1)
+			}
+			// r may be empty now; it cannot be referred to, so it never joins with s.
+		}
+		return true
 	}
+	return false
 }

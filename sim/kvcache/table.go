@@ -87,7 +87,7 @@ func (p *Pool) hold(t *Table, hits int32) {
 		if s.From >= hits {
 			break
 		}
-		p.refer(p.nodes[s.Key], s.From, min(s.To, hits))
+		p.kept -= p.refer(p.nodes[s.Key], s.From, min(s.To, hits))
 		t.span = i
 	}
 	t.hashed, t.blocks = hits, hits
@@ -315,11 +315,11 @@ func (p *Pool) Release(t *Table) {
 		n := p.nodes[s.Key]
 		for ; k > 0 && t.spares[k-1].key == s.Key; k-- {
 			sp := &t.spares[k-1]
-			p.release(n, 0, sp.to, to)
-			p.release(n, sp.copy, sp.from, sp.to)
+			p.kept += p.release(n, 0, sp.to, to)
+			p.kept += p.release(n, sp.copy, sp.from, sp.to)
 			to = sp.from
 		}
-		p.release(n, 0, s.From, to)
+		p.kept += p.release(n, 0, s.From, to)
 	}
 	t.blocks, t.extra, t.hashed, t.span, t.spares = 0, 0, 0, 0, t.spares[:0]
 }
