@@ -83,9 +83,6 @@ func TestRadixEvictsLeaves(t *testing.T) {
 // TestRadixClaims: what nobody has locked counts once for all paths, and counting is no access.
 func TestRadixClaims(t *testing.T) {
 	r := newRadix(t, 1, 15)
-	fork := func(id trace.NodeID, at, to int32) []trace.Span {
-		return append(own(1, at), trace.Span{Key: trace.MakeKey(id, 0), From: at, To: to})
-	}
 	for _, path := range [][]trace.Span{own(1, 6), fork(2, 4, 9), fork(3, 2, 5)} { // node 1 is cut at 4 and at 2
 		table, _ := compute(t, r, path, path[len(path)-1].To)
 		r.Finish(table, path[len(path)-1].To)

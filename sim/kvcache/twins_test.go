@@ -310,8 +310,8 @@ func (w *twins) leap(n int64) {
 }
 
 // shrink removes operations from a failing script as long as it fails.
-func shrink(script []byte) []byte {
-	fails := func(s []byte) bool { _, err := runScript(s); return err != nil }
+func shrink(script []byte, run func([]byte) ([]string, error)) []byte {
+	fails := func(s []byte) bool { _, err := run(s); return err != nil }
 	for n := len(script) / opBytes / 2; n > 0; n /= 2 {
 		for at := opBytes; at+n*opBytes <= len(script); {
 			if shorter := slices.Delete(slices.Clone(script), at, at+n*opBytes); fails(shorter) {
@@ -333,18 +333,23 @@ func shrink(script []byte) []byte {
 	return script
 }
 
-func reportFailure(t *testing.T, script []byte) {
+// try runs a script and reports the failure of the shortest that fails as it does.
+func try(t *testing.T, script []byte, run func([]byte) ([]string, error)) {
 	t.Helper()
-	script = shrink(script)
-	log, err := runScript(script)
+	if _, err := run(script); err == nil {
+		return
+	}
+	script = shrink(script, run)
+	log, err := run(script)
 	for _, line := range log {
 		t.Log(line)
 	}
 	t.Fatalf("script %v: %v", script, err)
 }
 
-// TestTwins compares the pool with its slow twin on random sequences of operations.
-func TestTwins(t *testing.T) {
+// tryRandom runs random scripts.
+func tryRandom(t *testing.T, run func([]byte) ([]string, error)) {
+	t.Helper()
 	scripts := 10_000
 	if testing.Short() {
 		scripts = 500
@@ -355,21 +360,23 @@ func TestTwins(t *testing.T) {
 		for i := range script {
 			script[i] = byte(r.Uint32())
 		}
-		if _, err := runScript(script); err != nil {
-			reportFailure(t, script)
-		}
+		try(t, script, run)
 	}
 }
 
-// FuzzTwins does the same under the fuzzer's guidance.
-func FuzzTwins(f *testing.F) {
+// fuzz runs the scripts that the fuzzer finds.
+func fuzz(f *testing.F, run func([]byte) ([]string, error)) {
 	f.Add([]byte("a fast pool and its slow twin do all the same things"))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > opBytes*200 {
 			t.Skip("long scripts find nothing that short ones do not")
 		}
-		if _, err := runScript(script); err != nil {
-			reportFailure(t, script)
-		}
+		try(t, script, run)
 	})
 }
+
+// TestTwins compares the pool with its slow twin on random sequences of operations.
+func TestTwins(t *testing.T) { tryRandom(t, runScript) }
+
+// FuzzTwins does the same under the fuzzer's guidance.
+func FuzzTwins(f *testing.F) { fuzz(f, runScript) }
