@@ -10,7 +10,6 @@
 package link
 
 import (
-	"cmp"
 	"container/heap"
 	"fmt"
 	"math"
@@ -172,11 +171,10 @@ func (n *Network) goTo(now time.Duration) {
 	n.now = max(n.now, now)
 }
 
-// step goes on to the next time at which a transfer ends or begins to move, and lets all that do.
+// step goes on to the next time at which a transfer ends or begins to move, and lets all that do, in order of their starts.
 func (n *Network) step() {
 	n.now = n.agenda[0].at
-	first := len(n.ended)
-	if first == 0 {
+	if len(n.ended) == 0 {
 		n.endedAt = n.now
 	}
 	for len(n.agenda) > 0 && n.agenda[0].at == n.now {
@@ -189,7 +187,6 @@ func (n *Network) step() {
 		n.ended = append(n.ended, f.transfer())
 		n.end(f, f.bytes)
 	}
-	slices.SortFunc(n.ended[first:], func(a, b Transfer) int { return cmp.Compare(a.serial, b.serial) })
 	n.share()
 }
 
