@@ -86,6 +86,7 @@ func (r *run) dispatch(e event) {
 	l.inst, l.call, l.record, l.cameAt = e.inst, e.call, record, r.now
 	r.prepare(l, c)
 	r.holdContext(l, false)
+	r.keeper.returned(l)
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
 		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
 	}
@@ -117,8 +118,8 @@ func (r *run) prepare(l *live, c *trace.Call) {
 	l.labelled = r.labelled(l, c)
 	l.final = r.final(l.call, c)
 	l.pin = l.inst.program % int32(p.Ranks)
-	if r.continuum != nil {
-		r.continuum.returned(r.now, l.Session)
+	if r.tools != nil {
+		r.tools.returned(r.now, l.Session)
 	}
 }
 
@@ -178,17 +179,28 @@ func (r *run) complete(l *live, end time.Duration) {
 	r.holdContext(l, true)
 	r.journal.completed(l)
 	r.retain(l)
+	r.keeper.completed(l)
+	if r.memory != nil {
+		r.memory.Computed(r.now, int(l.worker), l.Path, l.Input+max(l.Output-1, 0), l.Input)
+	}
 	r.end(l, true)
 	r.callEnded(inst, call, end)
 }
 
 // retain pins the KV of a session that calls a tool, for as long as continuum says.
 func (r *run) retain(l *live) {
-	turn := r.w.Calls[l.call].Turn
-	if r.continuum == nil || l.final || len(turn.ToolCalls) == 0 && !r.callsTool(l.call) {
+	if r.tools == nil || l.final {
 		return
 	}
-	if lease := r.continuum.lease(r.now, l.Session, turn, l.Input+l.Output); lease > 0 {
+	name, calls := r.toolOf(l.call)
+	if !calls {
+		return
+	}
+	r.tools.called(r.now, l.Session, name)
+	if !r.plan.continuum() {
+		return
+	}
+	if lease := r.continuum.lease(name, l.Input+l.Output); lease > 0 {
 		r.engines[l.worker].Pin(r.now, l.Session, int64(l.inst.begun), l.Path, l.Input+max(l.Output-1, 0), r.now+lease)
 		if r.options.Observe != nil {
 			r.tell(l, Event{What: Leased, Until: r.now + lease})
@@ -292,6 +304,7 @@ func (r *run) programEnded(inst *instance, end time.Duration) {
 	r.living--
 	r.dropContexts(inst)
 	r.journal.forget(inst)
+	r.keeper.programEnded(inst)
 	r.open(inst)
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)

@@ -24,6 +24,7 @@ type Deployment struct {
 	Parallelism Parallelism `yaml:"parallelism"`
 	DType       DType       `yaml:"dtype"`
 	Engine      Engine      `yaml:"engine"`
+	KV          KV          `yaml:"kv"`
 	Router      Router      `yaml:"router"`
 	Load        Load        `yaml:"load"`
 	Client      Client      `yaml:"client"`

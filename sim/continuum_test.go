@@ -52,13 +52,13 @@ func TestDurationsForgetTheOldest(t *testing.T) {
 
 // The preview's rule looks at the mean alone: nine tools of 1 s and one of 8 s have 1.7 s, another of 8 s makes it 2.3 s.
 func TestPreviewPinsByTheMean(t *testing.T) {
-	c := &continuum{preview: true, tools: map[string]*durations{}, calls: map[uint64]toolCall{}}
-	lease := func() time.Duration { return c.lease(0, 1, &trace.Turn{}, 100) }
+	c := &continuum{preview: true, tools: newToolTimes()}
+	lease := func() time.Duration { return c.lease("", 100) }
 	if got := lease(); got != unseenTool {
 		t.Errorf("the lease of an unseen tool is %v, want 2s", got)
 	}
 	d := new(durations)
-	c.tools[""] = d
+	c.tools.tools[""] = d
 	for range 9 {
 		d.add(time.Second)
 	}

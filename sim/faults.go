@@ -56,6 +56,9 @@ func (s *service) lose(rank int) {
 			d.table.RemoveWorker(s.now, rank)
 		}
 	}
+	if s.memory != nil {
+		s.memory.Lose(s.now, rank)
+	}
 	for _, l := range s.lives { // in order of their slots
 		if l.seq != 0 && l.stage == atEngine && int(l.worker) == rank {
 			s.client.lost(l)
@@ -66,6 +69,9 @@ func (s *service) lose(rank int) {
 // regain brings a rank back.
 func (s *service) regain(rank int) {
 	s.engines[rank].Flush(s.now)
+	if s.memory != nil {
+		s.memory.Regain(rank)
+	}
 	for _, ev := range s.engines[rank].Events() {
 		s.client.cached(ev)
 	}

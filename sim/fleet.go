@@ -7,6 +7,7 @@ import (
 	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/sim/memory"
 )
 
 // fleet is the engines of a deployment, and when each is next due.
@@ -50,7 +51,8 @@ func (p *Plan) lockstep() bool { return p.Parallelism.Data > 1 && p.Hardware.Mod
 
 // newEngine builds the engine of a rank.
 func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engine.Engine, error) {
-	kv := kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks, PrefixCaching: p.Engine.PrefixCaching, Events: events}
+	kv := kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks, PrefixCaching: p.Engine.PrefixCaching, Events: events,
+		Evictions: p.memory != nil && p.memory.Writing == memory.Back}
 	o := engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
 		StateBlocks: p.StateBlocks, Ranked: p.ranked(), Groups: p.groups(), Worker: rank, Lockstep: p.lockstep()}
 	switch p.Engine.Kind {

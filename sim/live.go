@@ -143,7 +143,7 @@ func (s *Service) soonest() time.Duration {
 	if !s.agenda.empty() {
 		at = min(at, s.agenda.next())
 	}
-	return min(at, s.nextTick())
+	return min(at, s.nextTick(), s.nextMove())
 }
 
 // Advance lets everything happen up to now, and returns what became of requests in the order in which it did. The slice is
@@ -158,6 +158,7 @@ func (s *Service) Advance(now time.Duration) ([]Change, error) {
 		}
 		s.now = at
 		s.endSteps()
+		s.move()
 		s.drain()
 		if tick == at {
 			s.tick()

@@ -10,6 +10,7 @@ import (
 	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/sim/memory"
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -37,12 +38,17 @@ type Plan struct {
 	scheduler   *thunderagent.Settings
 	patience    int
 	speculation *engine.Speculation
+	memory      *memory.Options // nil: neither tiers nor rules that need any
+	rules       kvRules
 }
 
 // Resolve looks up, computes and checks everything that a run of the deployment needs. Errors are ConfigErrors or name
 // the model or GPU that does not fit.
 func (d Deployment) Resolve() (*Plan, error) {
 	if err := d.fillDefaults(); err != nil {
+		return nil, err
+	}
+	if err := d.fillKV(); err != nil {
 		return nil, err
 	}
 	if err := d.check(); err != nil {
@@ -75,6 +81,9 @@ func (d Deployment) Resolve() (*Plan, error) {
 		return nil, err
 	}
 	if err := p.resolveRouter(); err != nil {
+		return nil, err
+	}
+	if err := p.resolveKV(); err != nil {
 		return nil, err
 	}
 	p.settle()

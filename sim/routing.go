@@ -155,13 +155,28 @@ func (r *run) marked() bool {
 	return r.finals == with
 }
 
-// callsTool tells whether a call is followed by another of its session that brings a tool's result.
-func (r *run) callsTool(call int32) bool {
+// toolOf tells whether a call ends with that of a tool, and the name of the first, as far as the trace tells: it is also
+// one if another call of its session follows that brings a tool's result.
+func (r *run) toolOf(call int32) (name string, calls bool) {
 	c := &r.w.Calls[call]
+	if len(c.Turn.ToolCalls) > 0 {
+		return c.Turn.ToolCalls[0].Name, true
+	}
 	for _, e := range r.w.Successors(c) {
 		if next := &r.w.Calls[e.To]; next.Session == c.Session && next.Turn.Gap.Human == 0 {
-			return true
+			return "", true
 		}
 	}
-	return false
+	return "", false
+}
+
+// next is the first call of the same session that waits for a call, -1 when there is none.
+func (r *run) next(call int32) int32 {
+	c := &r.w.Calls[call]
+	for _, e := range r.w.Successors(c) {
+		if r.w.Calls[e.To].Session == c.Session {
+			return e.To
+		}
+	}
+	return -1
 }

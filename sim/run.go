@@ -45,6 +45,8 @@ type Options struct {
 type run struct {
 	*service
 	continuum *continuum // nil: none
+	tools     *toolTimes // nil: nobody asks for them
+	keeper    *keeper    // nil: none
 	sampler   *sampler   // nil: none
 	journal   *journal   // nil: none
 	living    int        // programs that have begun and not ended
@@ -97,7 +99,7 @@ func newRun(w *trace.Workload, p *Plan, o Options) (*run, error) {
 	r := &run{arrivals: newArrivals(p, w), parents: w.Parents(), w: w, options: o,
 		result: &Result{Plan: p, Workload: w, Gaps: new(report.Gaps)}}
 	seen := watch{decisions: r.decided, ticks: o.Ticks}
-	if o.Decisions == nil && o.Events == nil {
+	if o.Decisions == nil && o.Events == nil && len(p.rules) == 0 {
 		seen.decisions = nil
 	}
 	if o.Observe != nil {
@@ -112,8 +114,12 @@ func newRun(w *trace.Workload, p *Plan, o Options) (*run, error) {
 		if r.gate.limit, err = p.maxPrograms(); err != nil {
 			return nil, err
 		}
-		if p.continuum() {
-			r.continuum = newContinuum(p)
+		if p.continuum() || len(p.rules) > 0 {
+			r.tools = newToolTimes()
+			r.continuum = newContinuum(p, r.tools)
+		}
+		if p.memory != nil && len(p.rules) > 0 {
+			r.keeper = newKeeper(r)
 		}
 	}
 	if o.Events != nil {
@@ -175,10 +181,11 @@ func (r *run) loop(ctx context.Context) error {
 			at = min(at, r.timeouts.list[r.timeouts.head].at)
 		}
 		tick := r.nextTick()
+		if at == engine.Never && r.inFlight == 0 {
+			return nil
+		}
+		at = min(at, r.nextMove(), r.keeper.next())
 		if at == engine.Never {
-			if r.inFlight == 0 {
-				return nil
-			}
 			if tick == engine.Never && !slices.Contains(r.down, false) {
 				return nil // what waits for a worker to return stays unfinished
 			}
@@ -202,6 +209,8 @@ func (r *run) loop(ctx context.Context) error {
 		r.journal.sample(at)
 		r.now = at
 		r.endSteps()
+		r.move()
+		r.keeper.fire()
 		if len(r.borders) > 0 && r.borders[0] == r.now {
 			r.borders = r.borders[1:]
 			r.cutSteps()
@@ -259,6 +268,7 @@ func (r *run) decided(e thunderagent.Event) {
 	if r.options.Decisions != nil {
 		r.options.Decisions(e)
 	}
+	r.keeper.decided(&e)
 	r.journal.decided(&e)
 }
 
@@ -302,6 +312,7 @@ func (r *run) passBorders(worker int) {
 // admitted notes the first admission of a request.
 func (r *run) admitted(l *live) {
 	r.journal.admitted(l)
+	r.keeper.admitted(l)
 	rec := &r.requests[l.record]
 	if rec.Admitted != report.None {
 		return

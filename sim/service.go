@@ -7,6 +7,7 @@ import (
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/engine"
 	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/sim/memory"
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -17,6 +18,7 @@ type service struct {
 	client client
 	watch  watch
 	desks  []*desk
+	memory *memory.Memory // nil: none
 	gate   gate
 	down   []bool // by rank: its worker is gone
 	now    time.Duration
@@ -82,7 +84,25 @@ func newService(p *Plan, c client, nodes int, events, schedulers bool, w watch) 
 	if err == nil {
 		s.fleet, err = newFleet(p, nodes, events || s.desks[0].router.WantsEvents())
 	}
+	if err == nil && p.memory != nil {
+		s.memory, err = memory.New(*p.memory, s.engines)
+	}
 	return s, err
+}
+
+// nextMove is when something in the memory below the GPUs happens next.
+func (s *service) nextMove() time.Duration {
+	if s.memory == nil {
+		return engine.Never
+	}
+	return s.memory.Next()
+}
+
+// move lets happen there what happens now.
+func (s *service) move() {
+	if s.memory != nil {
+		s.memory.Advance(s.now)
+	}
 }
 
 // newLive returns a request that nothing knows of.
@@ -162,6 +182,9 @@ func (s *service) endStep(worker int) {
 				s.watch.tell(l, Event{What: FirstToken})
 			}
 			s.desk(l.route.Session).router.FirstToken(&l.route)
+			if s.memory != nil {
+				s.memory.Computed(s.now, worker, l.Path, l.Input, l.Input)
+			}
 			s.client.firstToken(l)
 		case engine.Finished:
 			s.client.finished(l)
@@ -180,6 +203,11 @@ func (s *service) endSteps() {
 // boundary schedules the engines that are at a step boundary now. Arrivals may have cut a leap short at this very
 // instant; such an engine ends its step first.
 func (s *service) boundary() error {
+	if s.memory != nil {
+		for _, rank := range s.memory.Touched() {
+			s.touch(rank, s.now)
+		}
+	}
 	for i := 0; i < len(s.dirty); i++ { // which grows by what a step's end lets go
 		if w := s.dirty[i]; s.engines[w].Next() == s.now {
 			s.endStep(w)
@@ -191,6 +219,9 @@ func (s *service) boundary() error {
 
 // begun tells what the scheduling of a step did.
 func (s *service) begun(worker int, outcomes []engine.Outcome) {
+	if s.memory != nil {
+		s.engines[worker].Stall(s.memory.Evicted(s.now, worker, s.engines[worker].Evictions()))
+	}
 	for _, o := range outcomes {
 		l := s.lives[o.Request.ID]
 		if l.gone {

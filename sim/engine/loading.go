@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsim/agentsim/models"
 	"github.com/agentsim/agentsim/sim/kvcache"
 	"github.com/agentsim/agentsim/trace"
 )
@@ -12,10 +13,10 @@ import (
 // request whose turn it is gets blocks for what can be brought and waits aside until it is there, while those behind it go
 // on; then it comes first again (vLLM 0.19: load_kv_async, WAITING_FOR_REMOTE_KVS in vllm/v1/core/sched/scheduler.py).
 type Source struct {
-	// Reach returns how many leading tokens of the request would be there if what can be had from outside were brought,
-	// hits blocks of them being cached: no more than these hold when nothing can be had. With coming some of them are on
-	// their way to the cache already, for something else, and the request waits for those; Landed follows.
-	Reach func(now time.Duration, r *Request, hits int32) (tokens int32, coming bool)
+	// Reach returns how many leading tokens of the request would be there if what can be had from outside were brought:
+	// hits blocks are cached and at most limit are wanted. No more than hits hold means that nothing can be had. With
+	// coming some are on their way to the cache already, for something else, and the request waits for those; Landed follows.
+	Reach func(now time.Duration, r *Request, hits, limit int32) (tokens int32, coming bool)
 	// Load begins to bring tokens [from, to) of the request's path into blocks that are taken for them; Landed follows.
 	Load func(now time.Duration, r *Request, from, to int32)
 	// Cancel tells that a request has gone for which Landed was to follow.
@@ -47,12 +48,12 @@ func (e *Engine) Landed(now time.Duration, r *Request, tokens int32) {
 	e.Cut(now)
 }
 
-// reach is Source.Reach for a request that has not failed to load.
-func (e *Engine) reach(now time.Duration, r *Request, hits int32) (tokens int32, coming bool) {
+// reach is Source.Reach for a request that has not failed to load, at most limit blocks.
+func (e *Engine) reach(now time.Duration, r *Request, hits, limit int32) (tokens int32, coming bool) {
 	if e.Source == nil || r.unloadable {
 		return 0, false
 	}
-	return e.Source.Reach(now, r, hits)
+	return e.Source.Reach(now, r, hits, limit)
 }
 
 // setAside lets a waiting request wait for Landed.
@@ -155,13 +156,17 @@ func (e *Engine) Prefetch(now time.Duration, r *Request, until time.Duration, be
 	e.Cut(now)
 }
 
+// Guest tells whether a request is one of Prefetch.
+func (r *Request) Guest() bool { return r.guest != nil }
+
 // invite begins the loads of Prefetch.
 func (e *Engine) invite(now time.Duration) {
 	size := int32(e.kv.BlockSize)
 	for _, r := range e.loads.guests {
 		pool := e.cache.(*kvcache.Pool)
-		hits := pool.Lookup(r.Path, r.target/size)
-		tokens, coming := e.reach(now, r, hits)
+		limit := r.target / size
+		hits := pool.Lookup(r.Path, limit)
+		tokens, coming := e.reach(now, r, hits, limit)
 		tokens -= tokens % size
 		if coming || tokens <= hits*size || !pool.Reserve(&r.table, hits, tokens, tokens/size, 0) {
 			r.guest.began(now, 0)
@@ -193,6 +198,31 @@ func (e *Engine) Hold(path []trace.Span, limit int32) (*kvcache.Pin, int) {
 	held, blocks := e.cache.(*kvcache.Pool).Pin(slices.Clone(path), limit)
 	e.loads.holds += blocks
 	return held, blocks
+}
+
+// Cached is how many leading blocks of a path are in the cache, at most limit.
+func (e *Engine) Cached(path []trace.Span, limit int32) int32 {
+	return e.cache.(*kvcache.Pool).Lookup(path, limit)
+}
+
+// Drop takes blocks from the cache that nobody refers to, and returns how many it took and how many it had to leave.
+func (e *Engine) Drop(s trace.Span) (dropped, left int) { return e.cache.(*kvcache.Pool).Drop(s) }
+
+// SetClass changes the eviction class of cached blocks.
+func (e *Engine) SetClass(s trace.Span, class kvcache.Class) {
+	e.cache.(*kvcache.Pool).SetClass(s, class)
+}
+
+// Evictions returns the blocks that the cache has lost to other tokens since the last call, if its options say so. The slice
+// is reused by the next step.
+func (e *Engine) Evictions() []trace.Span { return e.kv.DrainLost() }
+
+// Stall makes the step that was just scheduled begin later by d.
+func (e *Engine) Stall(d time.Duration) {
+	if d > 0 && e.busy {
+		e.steps = 1
+		e.first += models.Fixed(d) * models.FixedPerNs
+	}
 }
 
 // LetGo ends a Hold of so many blocks.

@@ -58,16 +58,18 @@ func (h *leases) Pop() any {
 
 // Pin keeps the cached blocks of the path's first tokens from eviction, until the time given, until the session's next
 // request is admitted, or until running requests need the room. It is called between steps. A session has one pin.
-// Those of the highest rank lose theirs first.
-func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace.Span, tokens int32, until time.Duration) {
+// Those of the highest rank lose theirs first. It returns how many blocks it keeps.
+func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace.Span, tokens int32, until time.Duration) int {
 	pool, ok := e.cache.(*kvcache.Pool)
 	if !ok || until <= now {
-		return
+		return 0
 	}
 	e.Unpin(session)
-	if held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize)); blocks > 0 {
+	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize))
+	if blocks > 0 {
 		e.lease(session, rank, held, blocks, until)
 	}
+	return blocks
 }
 
 // lease keeps what is pinned for a session, which has no other pin, until its time is over.

@@ -191,7 +191,7 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 		cached := v.pool.Lookup(r.Path, r.target/size)
 		found := min(cached, (r.target-1)/size) // the last token is always computed
 		hits := v.Speculation.usable(found)
-		if tokens, coming := v.reach(now, r, hits); coming {
+		if tokens, coming := v.reach(now, r, hits, (r.target-1)/size); coming {
 			v.setAside(r)
 			continue
 		} else if tokens > hits*size {

@@ -19,6 +19,8 @@ type Options struct {
 	FreeTailFirst bool
 	// Events makes the pool note which blocks enter and leave the cache.
 	Events bool
+	// Evictions makes a Pool note which blocks lose their last copy to other tokens.
+	Evictions bool
 }
 
 func (o *Options) validate() error {
@@ -49,6 +51,7 @@ type Ledger struct {
 	fresh  int // blocks that hold nothing
 	kept   int // blocks that nobody refers to and that may hold reusable tokens
 	events []Event
+	lost   []trace.Span
 }
 
 // Free is the number of blocks that can be taken: those that hold nothing and those that nobody refers to.
@@ -76,6 +79,14 @@ func (l *Ledger) DrainEvents() []Event {
 	e := l.events
 	l.events = l.events[:0]
 	return e
+}
+
+// DrainLost returns the blocks that were lost to other tokens since the last call, if Evictions are noted. The slice is
+// reused by the next step.
+func (l *Ledger) DrainLost() []trace.Span {
+	lost := l.lost
+	l.lost = l.lost[:0]
+	return lost
 }
 
 // blocksFor is the number of blocks that hold the given tokens.

@@ -106,6 +106,9 @@ func (p *Pool) evict(n int) int {
 		p.Evicted += int64(m)
 		if r.copy == 0 && !(len(nd.spare) > 0 && p.promote(nd, r, r.to)) {
 			p.note(nd.key, r.to, r.to+int32(m), true)
+			if p.Evictions {
+				p.lost = append(p.lost, trace.Span{Key: nd.key, From: r.to, To: r.to + int32(m)})
+			}
 		}
 	}
 	if r.to == r.from {

@@ -1,0 +1,450 @@
+package sim
+
+import (
+	"container/heap"
+	"math"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/agentsim/agentsim/router/thunderagent"
+	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/sim/memory"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// keeper carries out what the rules of a deployment make of the events of sessions. It knows of a session what a serving
+// stack could, but for the durations of tools where kv.tools is recorded.
+type keeper struct {
+	r        *run
+	rules    kvRules
+	memory   *memory.Memory
+	owned    owned
+	stays    map[uint64]*stay // by session
+	timers   timers
+	lease    *continuum
+	outcomes [kvActions]Outcomes
+	spans    []trace.Span
+}
+
+// Outcomes counts what became of an action.
+type Outcomes struct {
+	// Accepted were done, Clipped in part. Deferred were put off, and are counted once more by what became of them then.
+	// Refused found no room. Late were under way or over when the session went on. Wasted brought what nobody used.
+	Accepted, Clipped, Deferred, Refused, Late, Wasted int64
+	// Blocks is what was done, in KV blocks.
+	Blocks int64
+}
+
+// stay is where the KV of a session lies between two of its requests.
+type stay struct {
+	key     uint64
+	session int32
+	call    int32
+	worker  int
+	rank    int64 // of its pins
+	path    []trace.Span
+	blocks  int32
+	tool    string
+	due     time.Duration // when it is expected back; none: nobody knows
+	number  uint64        // of the stay: timers of another are void
+
+	demotion *memory.Demotion
+	pinned   time.Duration // until
+	prefetch prefetch
+}
+
+// prefetch is blocks that were brought for a session.
+type prefetch struct {
+	blocks int32
+	tries  int
+	asked  bool
+}
+
+// timer fires for a stay, if that goes on then.
+type timer struct {
+	at     time.Duration
+	number uint64
+	stay   *stay
+}
+
+type timers []timer
+
+func (t timers) Len() int { return len(t) }
+func (t timers) Less(i, j int) bool {
+	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].number < t[j].number
+}
+func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+func (t *timers) Push(x any)   { *t = append(*t, x.(timer)) }
+func (t *timers) Pop() any {
+	old := *t
+	x := old[len(old)-1]
+	*t = old[:len(old)-1]
+	return x
+}
+
+func newKeeper(r *run) *keeper {
+	return &keeper{r: r, rules: r.plan.rules, memory: r.service.memory, owned: newOwned(r.w), stays: map[uint64]*stay{},
+		lease: newContinuum(r.plan, r.tools)}
+}
+
+// next is when a timer fires.
+func (k *keeper) next() time.Duration {
+	if k == nil || len(k.timers) == 0 {
+		return engine.Never
+	}
+	return k.timers[0].at
+}
+
+// fire lets the timers of now go off.
+func (k *keeper) fire() {
+	if k == nil {
+		return
+	}
+	for k.next() <= k.r.now {
+		t := heap.Pop(&k.timers).(timer)
+		if t.stay.number == t.number {
+			k.tell(onToolDue, t.stay)
+		}
+	}
+}
+
+// completed tells of the end of a request, whose KV is cached on its worker.
+func (k *keeper) completed(l *live) {
+	if k == nil {
+		return
+	}
+	c := &k.r.w.Calls[l.call]
+	s := k.stays[l.Session]
+	if s == nil {
+		s = &stay{key: l.Session, session: c.Session}
+		k.stays[l.Session] = s
+	}
+	computed := l.Input + max(l.Output-1, 0)
+	*s = stay{key: s.key, session: s.session, call: l.call, worker: int(l.worker), rank: int64(l.inst.begun), path: append(s.path[:0], l.Path...),
+		blocks: computed / int32(k.r.plan.Engine.BlockSize), number: l.seq}
+	if c.Turn.Reasoning > 0 {
+		k.tell(onThinkingEnd, s)
+	}
+	switch name, calls := k.r.toolOf(l.call); {
+	case k.r.endsSession(l):
+		ended := onSessionEnd
+		if k.subagent(s) {
+			ended = onSubagentEnd
+		}
+		k.tell(ended, s)
+		k.forget(l.Session)
+	case calls:
+		s.tool = name
+		k.expect(s)
+		k.tell(onToolStart, s)
+	default:
+		k.tell(onTurnEnd, s)
+	}
+}
+
+// expect estimates when a session's tool returns, and sets the timer for what is to be done before.
+func (k *keeper) expect(s *stay) {
+	var took time.Duration
+	if k.r.plan.KV.Tools == "recorded" {
+		next := k.r.next(s.call)
+		if next < 0 {
+			return
+		}
+		for _, e := range k.r.w.Successors(&k.r.w.Calls[s.call]) {
+			if e.To == next {
+				took, _ = k.r.arrivals.gap(&k.r.w.Calls[next], e.Delay)
+			}
+		}
+	} else if took = k.r.tools.of(s.tool).median(); took == 0 {
+		return
+	}
+	s.due = k.r.now + took
+	if k.rules.on(onToolDue) {
+		k.wake(s, max(k.r.now, s.due-k.roundTrip(s)))
+	}
+}
+
+func (k *keeper) wake(s *stay, at time.Duration) { heap.Push(&k.timers, timer{at, s.number, s}) }
+
+// roundTrip is how long the KV of a session takes to the host and back if nothing else moves.
+func (k *keeper) roundTrip(s *stay) time.Duration {
+	o := k.r.plan.memory
+	bytes := float64(blocks(k.private(s))) * float64(o.BlockBytes)
+	return 2*o.Host.Latency + time.Duration(math.Round((bytes/o.Host.Read+bytes/o.Host.Write)*1e9))
+}
+
+// returned tells that the next request of a session has come to its frontend.
+func (k *keeper) returned(l *live) {
+	if k == nil {
+		return
+	}
+	c := &k.r.w.Calls[l.call]
+	s := k.stays[l.Session]
+	if s == nil {
+		if k.r.parents[c.Session] != c.Session {
+			parent := sessionKey(l.inst, k.r.parents[c.Session])
+			k.memory.Inherit(l.Session, parent)
+			s = &stay{key: l.Session, session: c.Session, call: l.call, worker: -1}
+			k.tell(onSubagentStart, s)
+		}
+		return
+	}
+	k.tell(onToolReturn, s)
+	if k.r.w.Calls[s.call].Turn.Compaction {
+		k.tell(onCompaction, s)
+	}
+	s.number = 0
+	if s.demotion != nil {
+		k.memory.Stay(s.worker, s.demotion)
+		s.demotion = nil
+		k.outcomes[doDemote].Late++
+	}
+	if s.pinned > 0 && s.pinned < k.r.now {
+		k.outcomes[doPin].Late++
+	}
+}
+
+// admitted tells that an engine has begun the next request of a session.
+func (k *keeper) admitted(l *live) {
+	if k == nil {
+		return
+	}
+	k.memory.Ran(l.Session, int(l.worker))
+	s := k.stays[l.Session]
+	if s == nil || s.prefetch.blocks == 0 {
+		return
+	}
+	if int(l.worker) != s.worker || l.Hit/int32(k.r.plan.Engine.BlockSize) < s.blocks-s.prefetch.blocks {
+		k.outcomes[doPrefetch].Wasted++
+	}
+	s.prefetch = prefetch{}
+}
+
+// decided tells of a decision of a program scheduler.
+func (k *keeper) decided(e *thunderagent.Event) {
+	if k == nil || e.Kind != thunderagent.Paused {
+		return
+	}
+	if s := k.stays[e.Session]; s != nil && s.number != 0 {
+		k.tell(onPause, s)
+	}
+}
+
+// programEnded forgets the sessions of a program.
+func (k *keeper) programEnded(inst *instance) {
+	if k == nil {
+		return
+	}
+	for i := range inst.calls {
+		k.forget(sessionKey(inst, k.r.w.Calls[int(inst.first)+i].Session))
+	}
+}
+
+func (k *keeper) forget(session uint64) {
+	if s := k.stays[session]; s != nil {
+		s.number = 0
+		if s.prefetch.blocks > 0 {
+			k.outcomes[doPrefetch].Wasted++
+		}
+		delete(k.stays, session)
+	}
+	k.memory.Forget(session)
+}
+
+func (k *keeper) subagent(s *stay) bool { return k.r.parents[s.session] != s.session }
+
+// tell does what the rules say to an event of a session.
+func (k *keeper) tell(e kvEvent, s *stay) {
+	for i := range k.rules {
+		if rule := &k.rules[i]; rule.on == e && k.matches(rule, s) {
+			k.do(rule, s)
+		}
+	}
+}
+
+func (k *keeper) matches(rule *kvRule, s *stay) bool {
+	if rule.Session != "" && (rule.Session == "subagent") != k.subagent(s) {
+		return false
+	}
+	if rule.Tool != "" {
+		if ok, _ := path.Match(rule.Tool, s.tool); !ok {
+			return false
+		}
+	}
+	if rule.longer == noTime && rule.shorter == noTime {
+		return true
+	}
+	if s.due == 0 {
+		return false
+	}
+	left := s.due - k.r.now
+	bound := func(d time.Duration) time.Duration {
+		if d == autoTime {
+			return k.roundTrip(s)
+		}
+		return d
+	}
+	return (rule.longer == noTime || left > bound(rule.longer)) && (rule.shorter == noTime || left <= bound(rule.shorter))
+}
+
+// private are the blocks of a stay that are its session's alone. The slice is good until the next call.
+func (k *keeper) private(s *stay) []trace.Span {
+	k.spans = k.owned.of(s.session, s.path, int32(k.r.plan.Engine.BlockSize), k.spans[:0])
+	return k.spans
+}
+
+// blocks counts those of spans.
+func blocks(spans []trace.Span) int32 {
+	n := int32(0)
+	for _, s := range spans {
+		n += s.To - s.From
+	}
+	return n
+}
+
+// do carries out an action.
+func (k *keeper) do(rule *kvRule, s *stay) {
+	if s.worker < 0 || k.r.down[s.worker] {
+		return
+	}
+	e := k.r.engines[s.worker]
+	switch rule.do {
+	case doPin:
+		k.pin(rule, s)
+	case doUnpin:
+		e.Unpin(s.key)
+	case doDemote:
+		k.demote(s)
+	case doPrefetch:
+		k.bringBack(rule, s)
+	case doDrop:
+		k.drop(s)
+	case doEvictFirst, doEvictLast:
+		k.reclass(rule, s)
+	}
+}
+
+func (k *keeper) pin(rule *kvRule, s *stay) {
+	ttl := rule.ttl
+	size := int32(k.r.plan.Engine.BlockSize)
+	if ttl == autoTime || ttl == noTime {
+		if ttl = k.lease.lease(s.tool, s.blocks*size); ttl == 0 {
+			return
+		}
+	}
+	out := &k.outcomes[doPin]
+	got := k.r.engines[s.worker].Pin(k.r.now, s.key, s.rank, s.path, s.blocks*size, k.r.now+ttl)
+	s.pinned = k.r.now + ttl
+	out.count(int32(got), s.blocks)
+}
+
+// count counts an action that did n of wanted blocks.
+func (o *Outcomes) count(n, wanted int32) {
+	switch {
+	case n <= 0:
+		o.Refused++
+	case n < wanted:
+		o.Clipped++
+	default:
+		o.Accepted++
+	}
+	o.Blocks += int64(max(n, 0))
+}
+
+func (k *keeper) demote(s *stay) {
+	spans := slices.Clone(k.private(s))
+	if len(spans) == 0 || s.demotion != nil {
+		return
+	}
+	k.r.engines[s.worker].Unpin(s.key)
+	out, left := &k.outcomes[doDemote], int32(0)
+	number := s.number
+	ended := false
+	d, _ := k.memory.Demote(k.r.now, s.worker, s.path, spans, func(now time.Duration, dropped int, again bool) {
+		left += int32(dropped)
+		if again {
+			return
+		}
+		ended = true
+		out.count(left, blocks(spans))
+		if s.number == number {
+			s.demotion = nil
+		}
+	})
+	if d == nil {
+		out.Refused++
+	} else if !ended {
+		s.demotion = d
+	}
+	k.r.touch(s.worker, k.r.now)
+}
+
+func (k *keeper) bringBack(rule *kvRule, s *stay) {
+	if s.prefetch.asked {
+		return
+	}
+	e := k.r.engines[s.worker]
+	if e.Cached(s.path, s.blocks) == s.blocks {
+		return // it has not left
+	}
+	s.prefetch.asked = true
+	until := s.due + 2*max(s.due-k.r.now, time.Second)
+	if rule.ttl > 0 {
+		until = k.r.now + rule.ttl
+	}
+	q := &engine.Request{ID: -1, Session: s.key, Path: slices.Clone(s.path), Input: s.blocks * int32(k.r.plan.Engine.BlockSize), Rank: s.rank}
+	number := s.number
+	e.Prefetch(k.r.now, q, until, func(now time.Duration, tokens int32) {
+		out := &k.outcomes[doPrefetch]
+		n := tokens / int32(k.r.plan.Engine.BlockSize)
+		switch {
+		case s.number != number:
+			out.Late++
+		case n == 0 && s.prefetch.tries < 3:
+			out.Deferred++
+			s.prefetch.tries++
+			s.prefetch.asked = false
+			k.wake(s, now+50*time.Millisecond<<s.prefetch.tries)
+		default:
+			s.prefetch.blocks = n
+			out.count(n, s.blocks)
+		}
+	})
+	k.r.touch(s.worker, k.r.now)
+}
+
+func (k *keeper) drop(s *stay) {
+	spans := k.private(s)
+	if len(spans) == 0 {
+		return
+	}
+	k.r.engines[s.worker].Unpin(s.key)
+	k.outcomes[doDrop].count(int32(k.memory.Drop(s.worker, spans)), blocks(spans))
+}
+
+func (k *keeper) reclass(rule *kvRule, s *stay) {
+	spans, class := s.path, kvcache.High
+	if rule.do == doEvictFirst {
+		class = kvcache.Low
+		spans = k.private(s)
+	}
+	if rule.on == onThinkingEnd { // what was generated, as far as the next prompt does not have it
+		c := &k.r.w.Calls[s.call]
+		from := max(c.Input, c.Identified) / int32(k.r.plan.Engine.BlockSize)
+		for i := range spans {
+			spans[i].From = max(spans[i].From, from)
+		}
+	}
+	n := int32(0)
+	for _, span := range spans {
+		if span.From < span.To {
+			k.r.engines[s.worker].SetClass(span, class)
+			n += span.To - span.From
+		}
+	}
+	if n > 0 {
+		k.outcomes[rule.do].count(n, n)
+	}
+}

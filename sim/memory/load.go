@@ -1,0 +1,252 @@
+package memory
+
+import (
+	"slices"
+	"time"
+
+	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/sim/link"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// load is blocks on their way to a GPU for a request.
+type load struct {
+	request *engine.Request
+	path    []trace.Span
+	from    int32 // the first block
+	tokens  int32 // that will be there then
+	open    int   // parts that are not there yet
+	moves   []link.Transfer
+	release []func(now time.Duration) // what is read
+	peers   []*rank                   // from which
+	waiting []*engine.Request
+}
+
+// plan is what a request can have brought.
+type plan struct {
+	request *engine.Request
+	tokens  int32
+	parts   []part
+	joins   *load // on which it waits instead
+}
+
+// part is a run of blocks [from, to) that one level has.
+type part struct {
+	level    Level
+	tier     *tier
+	peer     *rank
+	from, to int32
+}
+
+// reach is the Reach of a rank's Source.
+func (m *Memory) reach(r *rank, q *engine.Request, hits, limit int32) (tokens int32, coming bool) {
+	p := &r.plan
+	*p = plan{request: q, parts: p.parts[:0]}
+	if l := r.coming(q.Path, hits); l != nil {
+		p.joins = l
+		l.waiting = append(l.waiting, q)
+		return 0, true
+	}
+	at := hits
+	for at < limit {
+		x := m.find(r, q, at, limit)
+		if x.to <= at {
+			break
+		}
+		p.parts = append(p.parts, x)
+		at = x.to
+	}
+	if at%m.Chunk != 0 {
+		at -= at % m.Chunk
+		for n := len(p.parts); n > 0 && p.parts[n-1].from >= at; n-- {
+			p.parts = p.parts[:n-1]
+		}
+		if n := len(p.parts); n > 0 {
+			p.parts[n-1].to = min(p.parts[n-1].to, at)
+		}
+	}
+	tokens = at * m.BlockSize
+	gain := (at - hits) * m.BlockSize
+	if gain <= 0 || gain < m.MinFetch || m.Worth != nil && !m.Worth(hits*m.BlockSize, tokens, m.took(p.parts)) {
+		return 0, false
+	}
+	p.tokens = tokens
+	return tokens, false
+}
+
+// coming is a load under way that brings block number at of the path.
+func (r *rank) coming(path []trace.Span, at int32) *load {
+	key, ok := keyAt(path, at)
+	if !ok {
+		return nil
+	}
+	for _, l := range r.loads {
+		if k, ok := keyAt(l.path, at); ok && k == key && at >= l.from {
+			return l
+		}
+	}
+	return nil
+}
+
+// keyAt is the node in which block number at of a path lies.
+func keyAt(path []trace.Span, at int32) (trace.Key, bool) {
+	for i := range path {
+		if at < path[i].To {
+			return path[i].Key, true
+		}
+	}
+	return 0, false
+}
+
+// find returns the run of blocks from number at on that the first level has that has any.
+func (m *Memory) find(r *rank, q *engine.Request, at, limit int32) part {
+	for i := range r.tiers {
+		t := &r.tiers[i]
+		if to := t.store.Find(q.Path, at, limit); to > at {
+			return part{level: t.level, tier: t, from: at, to: to}
+		}
+	}
+	if last, ok := m.last[q.Session]; m.FromPeers && ok && last != r.number && !m.ranks[last].gone {
+		peer := m.ranks[last]
+		if to := peer.engine.Cached(q.Path, limit); to > at {
+			return part{level: Peer, peer: peer, from: at, to: to}
+		}
+		if len(peer.tiers) > 0 && peer.tiers[0].level == Host {
+			t := &peer.tiers[0]
+			if to := t.store.Find(q.Path, at, limit); to > at {
+				return part{level: Peer, tier: t, peer: peer, from: at, to: to}
+			}
+		}
+	}
+	return part{}
+}
+
+// took is how long the parts of a plan take over links that nothing else uses.
+func (m *Memory) took(parts []part) time.Duration {
+	sum := time.Duration(0)
+	for _, x := range parts {
+		bytes := float64(x.to-x.from) * float64(m.BlockBytes)
+		rate := m.Host.Read
+		if x.level == Peer {
+			rate = m.Network
+		} else if x.tier.read != nil {
+			rate = 1 / (1/rate + 1/m.net.Link(x.tier.read[len(x.tier.read)-1]).Rate)
+		}
+		sum += time.Duration(bytes / rate * 1e9)
+	}
+	return sum
+}
+
+// load carries out the plan made for a request: the Load of a rank's Source.
+func (m *Memory) load(now time.Duration, r *rank, q *engine.Request) {
+	p := &r.plan
+	l := &load{request: q, path: q.Path, from: p.parts[0].from, tokens: p.tokens}
+	r.loads = append(r.loads, l)
+	cause := Fetch
+	if q.Guest() {
+		cause = Prefetch
+	}
+	for _, x := range p.parts {
+		m.bring(now, r, l, x, cause)
+	}
+}
+
+// bring starts the transfers of a part.
+func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause) {
+	l.open++
+	blocks := x.to - x.from
+	arrived := func(now time.Duration) {
+		m.Stats.Read[x.level] += int64(blocks) * int64(m.BlockSize)
+		if l.open--; l.open == 0 {
+			m.landed(now, r, l, l.tokens)
+		}
+	}
+	switch {
+	case x.level == Peer:
+		m.fromPeer(now, r, l, x, cause, arrived)
+		return
+	case x.tier.read == nil:
+		x.tier.store.Hold(l.path, x.from, x.to)
+		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
+		l.moves = append(l.moves, m.move(now, cause, blocks, x.tier.latency, arrived, r.up))
+	default: // by way of the host's memory, where it stays if there is room for it
+		x.tier.store.Hold(l.path, x.from, x.to)
+		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
+		staged := func(now time.Duration) {
+			m.stage(r, l.path, x)
+			l.moves = append(l.moves, m.move(now, cause, blocks, m.Host.Latency, arrived, r.up))
+		}
+		l.moves = append(l.moves, m.move(now, cause, blocks, x.tier.latency, staged, x.tier.read...))
+	}
+}
+
+// fromPeer starts the transfer of what another rank has, on its GPUs or in its host's memory.
+func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, cause Cause, arrived func(now time.Duration)) {
+	l.peers = append(l.peers, x.peer)
+	over := []link.ID{x.peer.out, r.in}
+	if x.tier != nil {
+		x.tier.store.Hold(l.path, x.from, x.to)
+		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
+	} else {
+		if m.Node(x.peer.number) == m.Node(r.number) {
+			over = []link.ID{x.peer.nearOut, r.nearIn}
+		}
+		held, n := x.peer.engine.Hold(l.path, x.to)
+		l.release = append(l.release, func(now time.Duration) {
+			x.peer.engine.LetGo(now, held, n)
+			m.touch(x.peer)
+		})
+	}
+	l.moves = append(l.moves, m.move(now, cause, x.to-x.from, m.Latency, arrived, over...))
+}
+
+// stage keeps what passes through the host's memory on its way up.
+func (m *Memory) stage(r *rank, path []trace.Span, x part) {
+	if t := &r.tiers[0]; t.level == Host {
+		for _, s := range t.store.Lacks(path, x.from, x.to, nil) {
+			if n := t.store.Expect(s); n > 0 {
+				s.To = s.From + n
+				t.store.Arrive(s)
+			}
+		}
+	}
+}
+
+// landed ends a load that brought what it was to.
+func (m *Memory) landed(now time.Duration, r *rank, l *load, tokens int32) {
+	m.end(now, r, l)
+	r.engine.Landed(now, l.request, tokens)
+}
+
+// fail ends a load that brings nothing, though its request waits for it.
+func (m *Memory) fail(now time.Duration, r *rank, l *load) {
+	m.Stats.Failed++
+	m.end(now, r, l)
+	r.engine.Landed(now, l.request, 0)
+}
+
+// end stops what of a load still moves, and lets those try again that waited for it.
+func (m *Memory) end(now time.Duration, r *rank, l *load) {
+	r.loads = slices.DeleteFunc(r.loads, func(x *load) bool { return x == l })
+	for _, t := range l.moves {
+		m.stop(now, t)
+	}
+	for _, release := range l.release {
+		release(now)
+	}
+	for _, q := range l.waiting {
+		r.engine.Landed(now, q, 0)
+	}
+	m.touch(r)
+}
+
+// cancel ends the load of a request that has gone, or its waiting for one: the Cancel of a rank's Source.
+func (m *Memory) cancel(now time.Duration, r *rank, q *engine.Request) {
+	for _, l := range r.loads {
+		l.waiting = slices.DeleteFunc(l.waiting, func(w *engine.Request) bool { return w == q })
+	}
+	if i := slices.IndexFunc(r.loads, func(l *load) bool { return l.request == q }); i >= 0 {
+		m.Stats.Cancelled++
+		m.end(now, r, r.loads[i])
+	}
+}

@@ -1,0 +1,281 @@
+package memory
+
+import (
+	"slices"
+	"time"
+
+	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/sim/link"
+	"github.com/agentsim/agentsim/trace"
+)
+
+// Computed notes that a rank has computed the first tokens of a path, prompt of them the prompt's. It may write them to the
+// tiers.
+func (m *Memory) Computed(now time.Duration, rank int, path []trace.Span, tokens, prompt int32) {
+	r := m.ranks[rank]
+	if m.Writing != Through || len(r.tiers) == 0 {
+		return
+	}
+	if !m.Decoded {
+		tokens = min(tokens, prompt)
+	}
+	blocks := tokens / m.BlockSize
+	m.save(now, r, path, m.used(r, path, blocks), Offload)
+}
+
+// used counts a use of the first blocks of a path and returns how many of them have been used often enough to be written.
+func (m *Memory) used(r *rank, path []trace.Span, blocks int32) int32 {
+	if m.MinUses <= 1 {
+		return blocks
+	}
+	if r.uses == nil {
+		r.uses = map[trace.Key]int32{}
+	}
+	enough := int32(0)
+	for i := range path {
+		s := &path[i]
+		if s.From >= blocks {
+			break
+		}
+		r.uses[s.Key]++
+		if r.uses[s.Key] >= m.MinUses && s.From == enough {
+			enough = min(s.To, blocks)
+		}
+	}
+	return enough
+}
+
+// Evicted notes that a rank's GPUs have lost blocks. It returns for how long the step that took their place waits until
+// they are written.
+func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.Duration {
+	r := m.ranks[rank]
+	if m.Writing != Back || len(r.tiers) == 0 || r.gone {
+		return 0
+	}
+	s := &save{tier: &r.tiers[0]}
+	for _, span := range spans {
+		s.expect([]trace.Span{span}, span.From, span.To)
+	}
+	if s.blocks == 0 {
+		return 0
+	}
+	m.write(now, r, s, Offload)
+	return s.tier.latency + time.Duration(float64(s.blocks)*float64(m.BlockBytes)/m.Host.Write*1e9)
+}
+
+// save is blocks on their way to a tier.
+type save struct {
+	tier   *tier
+	spans  []trace.Span
+	blocks int32
+	moving link.Transfer
+	held   *kvcache.Pin // on the GPU, with so many blocks
+	holds  int
+}
+
+// expect makes room for those blocks of a path that the tier has not, and that are not on their way to it.
+func (s *save) expect(path []trace.Span, from, to int32) {
+	for _, lack := range s.tier.store.Lacks(path, from, to, nil) {
+		if n := s.tier.store.Expect(lack); n > 0 {
+			lack.To = lack.From + n
+			s.spans = append(s.spans, lack)
+			s.blocks += n
+		}
+	}
+}
+
+// arrive lets the tier have the blocks. What comes last on a path is the first to be evicted.
+func (s *save) arrive() {
+	for _, span := range slices.Backward(s.spans) {
+		s.tier.store.Arrive(span)
+	}
+}
+
+// save writes what a rank's cache has of the first blocks of a path, and its first tier has not, and returns how many
+// blocks that are. They stay on the GPU until they are written.
+func (m *Memory) save(now time.Duration, r *rank, path []trace.Span, blocks int32, c Cause) int32 {
+	if r.gone {
+		return 0
+	}
+	blocks -= blocks % m.Chunk
+	s := &save{tier: &r.tiers[0]}
+	s.held, s.holds = r.engine.Hold(path, blocks)
+	s.expect(path, 0, int32(s.holds))
+	if s.blocks == 0 {
+		r.engine.LetGo(now, s.held, s.holds)
+		s.tier.store.Touch(path, 0, blocks)
+		return 0
+	}
+	m.write(now, r, s, c)
+	return s.blocks
+}
+
+// write moves blocks from a rank's GPUs to its first tier, and then to those below.
+func (m *Memory) write(now time.Duration, r *rank, s *save, c Cause) {
+	r.saves = append(r.saves, s)
+	m.spillEvicted(now, r, 0)
+	s.moving = m.move(now, c, s.blocks, s.tier.latency, func(now time.Duration) {
+		m.endSave(now, r, s)
+		s.arrive()
+		m.demoted(now, r)
+		if m.Writing == Through {
+			m.spill(now, r, 0, s.spans)
+		}
+	}, append([]link.ID{r.down}, s.tier.write...)...)
+}
+
+// endSave lets the GPU have its blocks again.
+func (m *Memory) endSave(now time.Duration, r *rank, s *save) {
+	r.saves = slices.DeleteFunc(r.saves, func(x *save) bool { return x == s })
+	if s.held != nil {
+		r.engine.LetGo(now, s.held, s.holds)
+		m.touch(r)
+	}
+}
+
+// spill writes what a tier has got to the one below it.
+func (m *Memory) spill(now time.Duration, r *rank, from int, spans []trace.Span) {
+	if from+1 >= len(r.tiers) {
+		return
+	}
+	s := &save{tier: &r.tiers[from+1]}
+	for _, span := range spans {
+		s.expect([]trace.Span{span}, span.From, span.To)
+	}
+	if s.blocks == 0 {
+		return
+	}
+	r.saves = append(r.saves, s)
+	m.spillEvicted(now, r, from+1)
+	s.moving = m.move(now, Spill, s.blocks, s.tier.latency, func(now time.Duration) {
+		m.endSave(now, r, s)
+		s.arrive()
+		if m.Writing == Through {
+			m.spill(now, r, from+1, s.spans)
+		}
+	}, s.tier.write...)
+}
+
+// spillEvicted writes what a tier has lost to the one below it, where that is not done before. It passes through a buffer.
+func (m *Memory) spillEvicted(now time.Duration, r *rank, from int) {
+	evicted := r.tiers[from].store.DrainEvicted()
+	if m.Writing != Through && len(evicted) > 0 {
+		m.spill(now, r, from, slices.Clone(evicted))
+	}
+}
+
+// Demotion is blocks that are to leave the GPU once a tier has them.
+type Demotion struct {
+	spans []trace.Span
+	done  func(now time.Duration, dropped int, again bool)
+}
+
+// Demote writes what a rank's cache has of a path to its first tier, and takes those of the given spans that are there from
+// the GPU: at once what the tier has already, the rest when it is written. Done is told of each group of blocks that has
+// left, last with again false. It returns how many blocks are being written. Cancel ends it.
+func (m *Memory) Demote(now time.Duration, rank int, path, spans []trace.Span, done func(now time.Duration, dropped int, again bool)) (*Demotion, int32) {
+	r := m.ranks[rank]
+	if len(r.tiers) == 0 || len(spans) == 0 {
+		return nil, 0
+	}
+	written := m.save(now, r, path, spans[len(spans)-1].To, Demote)
+	d := &Demotion{slices.Clone(spans), done}
+	r.demotions = append(r.demotions, d)
+	m.demoted(now, r)
+	return d, written
+}
+
+// Stay ends a demotion: what has not left the GPU stays there.
+func (m *Memory) Stay(rank int, d *Demotion) {
+	r := m.ranks[rank]
+	r.demotions = slices.DeleteFunc(r.demotions, func(x *Demotion) bool { return x == d })
+}
+
+// demoted takes from a rank's GPUs what is to leave them and has been written.
+func (m *Memory) demoted(now time.Duration, r *rank) {
+	if len(r.demotions) == 0 {
+		return
+	}
+	store := r.tiers[0].store
+	waiting := r.demotions[:0]
+	for _, d := range r.demotions {
+		dropped := 0
+		var rest []trace.Span
+		for _, s := range d.spans {
+			for at := s.From; at < s.To; {
+				path := []trace.Span{s}
+				if to := store.Find(path, at, s.To); to > at {
+					n, _ := r.engine.Drop(trace.Span{Key: s.Key, From: at, To: to})
+					dropped += n
+					at = to
+					continue
+				}
+				lacks := store.Lacks(path, at, s.To, nil)
+				to := s.To
+				if len(lacks) > 0 && lacks[0].From == at { // there was no room for it
+					at = lacks[0].To
+					continue
+				}
+				if len(lacks) > 0 {
+					to = lacks[0].From
+				}
+				// Up to there blocks are on their way, or behind such.
+				rest = append(rest, trace.Span{Key: s.Key, From: at, To: to})
+				at = to
+			}
+		}
+		d.spans = rest
+		if d.done(now, dropped, len(rest) > 0); len(rest) > 0 {
+			waiting = append(waiting, d)
+		}
+	}
+	clear(r.demotions[len(waiting):])
+	r.demotions = waiting
+}
+
+// Drop forgets blocks of a rank that nobody reads, on its GPUs and in its own tiers, and returns how many GPU blocks it
+// freed.
+func (m *Memory) Drop(rank int, spans []trace.Span) int {
+	r := m.ranks[rank]
+	freed := 0
+	for _, s := range spans {
+		n, _ := r.engine.Drop(s)
+		freed += n
+		for i := range r.tiers {
+			if r.tiers[i].level != Remote {
+				r.tiers[i].store.Drop(s)
+			}
+		}
+	}
+	return freed
+}
+
+// Lose empties a rank that is gone: its tiers, and what is on its way to and from them. Loads of others from it fail, so that
+// what they were for is computed. Its own requests are cancelled by whoever has sent them.
+func (m *Memory) Lose(now time.Duration, rank int) {
+	r := m.ranks[rank]
+	r.gone = true
+	for _, s := range slices.Clone(r.saves) {
+		m.stop(now, s.moving)
+		m.endSave(now, r, s)
+		for _, span := range s.spans {
+			s.tier.store.Forget(span)
+		}
+	}
+	r.demotions = nil
+	for _, other := range m.ranks {
+		for _, l := range slices.Clone(other.loads) {
+			if other == r || slices.Contains(l.peers, r) {
+				m.fail(now, other, l)
+			}
+		}
+	}
+	for i := range r.tiers {
+		if t := &r.tiers[i]; t.level != Remote {
+			t.store, _ = kvcache.NewStore(t.store.Capacity()) // which was valid before
+		}
+	}
+}
+
+// Regain brings a rank back, with nothing in its tiers.
+func (m *Memory) Regain(rank int) { m.ranks[rank].gone = false }
