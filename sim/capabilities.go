@@ -29,7 +29,7 @@ var capabilities = []capability{
 	{"policy_class", func(h trace.Hints) bool { return h.PolicyClass != "" },
 		func(p *Plan) bool { return len(p.Router.Classes) > 0 }, "router.policy_classes"},
 	{"speculative_prefill", func(h trace.Hints) bool { return h.SpeculativePrefill },
-		func(*Plan) bool { return false }, "a frontend that prefills ahead, which is not simulated"},
+		func(p *Plan) bool { return p.rules.any(doSpeculate) }, "kv.policy speculative-prefill"},
 }
 
 // ranksByPriority tells whether an engine looks at priorities.

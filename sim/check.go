@@ -21,6 +21,11 @@ func (r *run) check() error {
 			return fmt.Errorf("worker %d at %v: %w: %w", i, r.now, errConservation, err)
 		}
 	}
+	if r.memory != nil {
+		if err := r.memory.Check(); err != nil {
+			return fmt.Errorf("at %v: %w: %w", r.now, errConservation, err)
+		}
+	}
 	return r.checkStages()
 }
 

@@ -60,7 +60,11 @@ func (s *service) lose(rank int) {
 		s.memory.Lose(s.now, rank)
 	}
 	for _, l := range s.lives { // in order of their slots
-		if l.seq != 0 && l.stage == atEngine && int(l.worker) == rank {
+		switch {
+		case int(l.worker) != rank:
+		case l.background && !l.Left():
+			s.engines[rank].Cancel(s.now, &l.Request)
+		case l.seq != 0 && l.stage == atEngine:
 			s.client.lost(l)
 		}
 	}

@@ -52,15 +52,19 @@ type stay struct {
 
 	demotion *memory.Demotion
 	pinned   time.Duration // until
-	prefetch prefetch
+	// What the last action by has brought should let the next request find the first ready blocks.
+	by    kvAction
+	ready int32
+	// A prefetch was asked for, tries times before.
+	asked bool
+	tries int
 }
 
-// prefetch is blocks that were brought for a session.
-type prefetch struct {
-	blocks int32
-	tries  int
-	asked  bool
-}
+// A prefetch for which there is no room is tried again after twice firstRetry, then twice that, maxTries times.
+const (
+	firstRetry = 50 * time.Millisecond
+	maxTries   = 3
+)
 
 // timer fires for a stay, if that goes on then.
 type timer struct {
@@ -123,7 +127,7 @@ func (k *keeper) completed(l *live) {
 	}
 	computed := l.Input + max(l.Output-1, 0)
 	*s = stay{key: s.key, session: s.session, call: l.call, worker: int(l.worker), rank: int64(l.inst.begun), path: append(s.path[:0], l.Path...),
-		blocks: computed / int32(k.r.plan.Engine.BlockSize), number: l.seq}
+		blocks: computed / k.size(), number: l.seq}
 	if c.Turn.Reasoning > 0 {
 		k.tell(onThinkingEnd, s)
 	}
@@ -213,13 +217,13 @@ func (k *keeper) admitted(l *live) {
 	}
 	k.memory.Ran(l.Session, int(l.worker))
 	s := k.stays[l.Session]
-	if s == nil || s.prefetch.blocks == 0 {
+	if s == nil || s.ready == 0 {
 		return
 	}
-	if int(l.worker) != s.worker || l.Hit/int32(k.r.plan.Engine.BlockSize) < s.blocks-s.prefetch.blocks {
-		k.outcomes[doPrefetch].Wasted++
+	if int(l.worker) != s.worker || l.Hit-l.Brought < min(s.ready*k.size(), l.Input-k.size()) {
+		k.outcomes[s.by].Wasted++
 	}
-	s.prefetch = prefetch{}
+	s.ready = 0
 }
 
 // decided tells of a decision of a program scheduler.
@@ -245,13 +249,16 @@ func (k *keeper) programEnded(inst *instance) {
 func (k *keeper) forget(session uint64) {
 	if s := k.stays[session]; s != nil {
 		s.number = 0
-		if s.prefetch.blocks > 0 {
-			k.outcomes[doPrefetch].Wasted++
+		if s.ready > 0 {
+			k.outcomes[s.by].Wasted++
 		}
 		delete(k.stays, session)
 	}
 	k.memory.Forget(session)
 }
+
+// size is the tokens of a block.
+func (k *keeper) size() int32 { return int32(k.r.plan.Engine.BlockSize) }
 
 func (k *keeper) subagent(s *stay) bool { return k.r.parents[s.session] != s.session }
 
@@ -291,7 +298,7 @@ func (k *keeper) matches(rule *kvRule, s *stay) bool {
 
 // private are the blocks of a stay that are its session's alone. The slice is good until the next call.
 func (k *keeper) private(s *stay) []trace.Span {
-	k.spans = k.owned.of(s.session, s.path, int32(k.r.plan.Engine.BlockSize), k.spans[:0])
+	k.spans = k.owned.of(s.session, s.path, k.size(), k.spans[:0])
 	return k.spans
 }
 
@@ -323,19 +330,20 @@ func (k *keeper) do(rule *kvRule, s *stay) {
 		k.drop(s)
 	case doEvictFirst, doEvictLast:
 		k.reclass(rule, s)
+	case doSpeculate:
+		k.speculate(s)
 	}
 }
 
 func (k *keeper) pin(rule *kvRule, s *stay) {
 	ttl := rule.ttl
-	size := int32(k.r.plan.Engine.BlockSize)
 	if ttl == autoTime || ttl == noTime {
-		if ttl = k.lease.lease(s.tool, s.blocks*size); ttl == 0 {
+		if ttl = k.lease.lease(s.tool, s.blocks*k.size()); ttl == 0 {
 			return
 		}
 	}
 	out := &k.outcomes[doPin]
-	got := k.r.engines[s.worker].Pin(k.r.now, s.key, s.rank, s.path, s.blocks*size, k.r.now+ttl)
+	got := k.r.engines[s.worker].Pin(k.r.now, s.key, s.rank, s.path, s.blocks*k.size(), k.r.now+ttl)
 	s.pinned = k.r.now + ttl
 	out.count(int32(got), s.blocks)
 }
@@ -382,34 +390,37 @@ func (k *keeper) demote(s *stay) {
 }
 
 func (k *keeper) bringBack(rule *kvRule, s *stay) {
-	if s.prefetch.asked {
+	if s.asked {
 		return
 	}
 	e := k.r.engines[s.worker]
-	if e.Cached(s.path, s.blocks) == s.blocks {
+	cached := e.Cached(s.path, s.blocks)
+	if cached == s.blocks {
 		return // it has not left
 	}
-	s.prefetch.asked = true
+	s.asked = true
 	until := s.due + 2*max(s.due-k.r.now, time.Second)
 	if rule.ttl > 0 {
 		until = k.r.now + rule.ttl
 	}
-	q := &engine.Request{ID: -1, Session: s.key, Path: slices.Clone(s.path), Input: s.blocks * int32(k.r.plan.Engine.BlockSize), Rank: s.rank}
+	q := &engine.Request{ID: -1, Session: s.key, Path: slices.Clone(s.path), Input: s.blocks * k.size(), Rank: s.rank}
 	number := s.number
 	e.Prefetch(k.r.now, q, until, func(now time.Duration, tokens int32) {
 		out := &k.outcomes[doPrefetch]
-		n := tokens / int32(k.r.plan.Engine.BlockSize)
+		n := tokens / k.size()
 		switch {
 		case s.number != number:
 			out.Late++
-		case n == 0 && s.prefetch.tries < 3:
+		case n == 0 && s.tries < maxTries:
 			out.Deferred++
-			s.prefetch.tries++
-			s.prefetch.asked = false
-			k.wake(s, now+50*time.Millisecond<<s.prefetch.tries)
+			s.tries++
+			s.asked = false
+			k.wake(s, now+firstRetry<<s.tries)
 		default:
-			s.prefetch.blocks = n
-			out.count(n, s.blocks)
+			out.count(n, s.blocks-cached)
+			if n > 0 {
+				s.by, s.ready = doPrefetch, cached+n
+			}
 		}
 	})
 	k.r.touch(s.worker, k.r.now)
@@ -432,7 +443,7 @@ func (k *keeper) reclass(rule *kvRule, s *stay) {
 	}
 	if rule.on == onThinkingEnd { // what was generated, as far as the next prompt does not have it
 		c := &k.r.w.Calls[s.call]
-		from := max(c.Input, c.Identified) / int32(k.r.plan.Engine.BlockSize)
+		from := max(c.Input, c.Identified) / k.size()
 		for i := range spans {
 			spans[i].From = max(spans[i].From, from)
 		}
@@ -447,4 +458,30 @@ func (k *keeper) reclass(rule *kvRule, s *stay) {
 	if n > 0 {
 		k.outcomes[rule.do].count(n, n)
 	}
+}
+
+// speculate lets the engine compute what is known of the next prompt before it comes: the prompt and the answer, without
+// what was reasoned (Dynamo: nvext.agent_hints.speculative_prefill).
+func (k *keeper) speculate(s *stay) {
+	next := k.r.next(s.call)
+	c := &k.r.w.Calls[s.call]
+	if next < 0 || c.Turn.Compaction {
+		return
+	}
+	n := &k.r.w.Calls[next]
+	known := min(c.Input+c.Output-max(0, c.Turn.Reasoning), n.Input) / k.size()
+	path := k.r.path(n, uint32(s.key>>32), nil)
+	e := k.r.engines[s.worker]
+	cached := e.Cached(path, known)
+	if cached >= known || !e.Fits(known*k.size(), 0) {
+		return
+	}
+	l := k.r.newLive()
+	l.Path, l.Input, l.Session, l.Rank = path, known*k.size(), ^s.key, math.MaxInt64>>1
+	l.seq, l.gone, l.background = 0, true, true
+	l.worker = int32(s.worker)
+	k.outcomes[doSpeculate].count(known-cached, known-cached)
+	s.by, s.ready = doSpeculate, known
+	e.Enqueue(k.r.now, &l.Request)
+	k.r.touch(s.worker, k.r.now)
 }

@@ -59,8 +59,8 @@ const (
 	doDrop                      // forget what is the session's alone, in all tiers
 	doEvictLast                 // protect it: evicted after all other KV
 	doEvictFirst
-	doFetch // bring it from the worker on which it was, when a request of the session asks for it elsewhere
-	doSpeculate
+	doFetch     // bring it from the worker on which it was, when a request of the session asks for it elsewhere
+	doSpeculate // compute what is known of the next prompt before it comes
 	kvActions
 )
 
@@ -111,6 +111,8 @@ var kvPolicies = map[string][]KVRule{
 	"evict-subagents": {{On: "subagent-end", Do: "drop"}},
 	// Dynamo's kv.fetch: a session that goes on elsewhere brings its KV from where it was.
 	"kvcr": {{On: "resume", Do: "fetch"}},
+	// Dynamo's speculative_prefill: the answer without its reasoning is computed while the tool runs.
+	"speculative-prefill": {{On: "tool-start", Do: "speculate"}, {On: "turn-end", Do: "speculate"}},
 	"all": {
 		{On: "tool-start", Do: "demote", LongerThan: "auto"},
 		{On: "tool-start", Do: "pin", ShorterThan: "auto", TTL: "auto"},
@@ -126,7 +128,7 @@ var kvPolicies = map[string][]KVRule{
 
 // KVPolicies are the names of the built-in policies.
 func KVPolicies() []string {
-	return []string{"none", "lru", "continuum", "offload-on-tool", "prefetch-before-return", "evict-subagents", "kvcr", "all"}
+	return []string{"none", "lru", "continuum", "offload-on-tool", "prefetch-before-return", "evict-subagents", "kvcr", "speculative-prefill", "all"}
 }
 
 // maxKVRules bounds the rules: each event is held against all of them.

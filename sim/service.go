@@ -59,6 +59,8 @@ type live struct {
 	pin    int32  // the worker that its client chose, for a program scheduler with a shared budget
 	seq    uint64 // tells reuses of the slot apart
 	gone   bool   // it failed, but the engine may hold it until its step ends
+	// background requests are nobody's: they only fill the cache. They are gone from the start.
+	background bool
 
 	stage    stage
 	labelled bool // it names its session
@@ -174,6 +176,9 @@ func (s *service) endStep(worker int) {
 	for _, o := range outcomes {
 		l := s.lives[o.Request.ID]
 		if l.gone {
+			if l.background && o.Kind == engine.Finished {
+				s.freeLive(l)
+			}
 			continue
 		}
 		switch o.Kind {

@@ -211,7 +211,7 @@ func (e *Engine) Next() time.Duration {
 }
 
 // Waiting and Running count the requests in the engine.
-func (e *Engine) Waiting() int { return e.waiting.size + e.coming.size + e.loads.size }
+func (e *Engine) Waiting() int { return e.waiting.size + e.coming.size + e.loads.size - e.loads.lodged }
 
 // Running counts the requests that hold blocks.
 func (e *Engine) Running() int { return e.running.size }

@@ -28,6 +28,7 @@ type loads struct {
 	list   // in state loading
 	landed []landed
 	guests []*Request // of Prefetch, since the last step was scheduled
+	lodged int        // of the list, those that are guests
 	blocks int        // held by those in the list, and by waiting ones that have what they loaded
 	holds  int        // blocks that Hold keeps
 }
@@ -175,6 +176,7 @@ func (e *Engine) invite(now time.Duration) {
 		r.guest.began(now, tokens-hits*size)
 		r.state = loading
 		e.loads.pushBack(r)
+		e.loads.lodged++
 		e.load(now, r, hits, tokens)
 	}
 	e.loads.guests = e.loads.guests[:0]
@@ -183,6 +185,7 @@ func (e *Engine) invite(now time.Duration) {
 // lodge pins what was brought for a guest.
 func (e *Engine) lodge(r *Request) {
 	r.state = idle
+	e.loads.lodged--
 	if r.loaded == 0 {
 		return
 	}
