@@ -161,20 +161,8 @@ func runStoreScript(script []byte) (log []string, err error) {
 	w := &storeTwins{fast: fast, slow: &blockStore{capacity: capacity, blocks: map[slot]*storedBlock{}},
 		paths: randomPaths(uint64(script[3]))}
 	w.log = append(w.log, fmt.Sprintf("%d blocks, paths %v", capacity, w.paths))
-	defer func() {
-		if r := recover(); r != nil {
-			log, err = w.log, fmt.Errorf("panic: %v", r)
-		}
-	}()
-	for op := script[opBytes:]; len(op) >= opBytes; op = op[opBytes:] {
-		if err := w.do(op[0], int32(op[1]), int32(op[2]), int32(op[3])); err != nil {
-			return w.log, err
-		}
-		if err := w.compare(); err != nil {
-			return w.log, err
-		}
-	}
-	return w.log, nil
+	err = operate(script[opBytes:], w.do, w.compare)
+	return w.log, err
 }
 
 func (w *storeTwins) say(format string, args ...any) {
@@ -288,25 +276,28 @@ func (w *storeTwins) compare() error {
 		return fmt.Errorf("evicted %v and free, the next to go first, %v; of the twin %v and %v", evicted, free, w.slow.evicted, w.slow.free)
 	}
 	w.slow.evicted = w.slow.evicted[:0]
-	for i, path := range w.paths {
-		end := path[len(path)-1].To
-		for from := range end + 1 {
-			limit := end - from/2
-			if err := same(fmt.Sprintf("found of path %d from %d", i, from), w.fast.Find(path, from, limit), w.slow.find(path, from, limit)); err != nil {
-				return err
+	return w.compareFinds(w.paths[len(w.log)%len(w.paths)])
+}
+
+// compareFinds compares what is found and what lacks of a path, from each of its blocks on.
+func (w *storeTwins) compareFinds(path []trace.Span) error {
+	end := path[len(path)-1].To
+	for from := range end + 1 {
+		limit := end - from/2
+		if err := same(fmt.Sprintf("found of %v from %d", path, from), w.fast.Find(path, from, limit), w.slow.find(path, from, limit)); err != nil {
+			return err
+		}
+		var lacking, want []slot
+		for _, s := range w.fast.Lacks(path, from, limit, nil) {
+			lacking = append(lacking, blocksOf(s)...)
+		}
+		for _, s := range slots(path, from, limit) {
+			if w.slow.blocks[s] == nil {
+				want = append(want, s)
 			}
-			var lacking, want []slot
-			for _, s := range w.fast.Lacks(path, from, limit, nil) {
-				lacking = append(lacking, blocksOf(s)...)
-			}
-			for _, s := range slots(path, from, limit) {
-				if w.slow.blocks[s] == nil {
-					want = append(want, s)
-				}
-			}
-			if !slices.Equal(lacking, want) {
-				return fmt.Errorf("of path %d from %d to %d lack %v, of the twin %v", i, from, limit, lacking, want)
-			}
+		}
+		if !slices.Equal(lacking, want) {
+			return fmt.Errorf("of %v from %d to %d lack %v, of the twin %v", path, from, limit, lacking, want)
 		}
 	}
 	return nil

@@ -56,20 +56,26 @@ func runScript(script []byte) (log []string, err error) {
 	}
 	w := &twins{fast: fast, slow: newBlockPool(o), paths: randomPaths(uint64(script[3])), resident: map[slot]bool{}}
 	w.log = append(w.log, fmt.Sprintf("%+v, paths %v", o, w.paths))
+	err = operate(script[opBytes:], w.do, w.compare)
+	return w.log, err
+}
+
+// operate does the operations of a script, with a comparison after each. A panic is an error like others.
+func operate(script []byte, do func(kind byte, a, b, c int32) error, compare func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			log, err = w.log, fmt.Errorf("panic: %v", r)
+			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	for op := script[opBytes:]; len(op) >= opBytes; op = op[opBytes:] {
-		if err := w.do(op[0], int32(op[1]), int32(op[2]), int32(op[3])); err != nil {
-			return w.log, err
+	for op := script; len(op) >= opBytes; op = op[opBytes:] {
+		if err := do(op[0], int32(op[1]), int32(op[2]), int32(op[3])); err != nil {
+			return err
 		}
-		if err := w.compare(); err != nil {
-			return w.log, err
+		if err := compare(); err != nil {
+			return err
 		}
 	}
-	return w.log, nil
+	return nil
 }
 
 // randomPaths returns paths through a prefix tree of a few nodes, the same for a seed: to the end of a node, or to
