@@ -10,20 +10,35 @@ import (
 // framing) into a capture. What is damaged is survived, counted and located in Capture.Read. An *InputError is a
 // row that makes the capture meaningless: no start time, no prompt length, hashes that fit no prompt of that length.
 func Read(ctx context.Context, segments []Segment, progress Progress) (*Capture, error) {
-	return read(ctx, segments, progress, false)
+	return read(ctx, segments, progress, keepWork)
 }
 
 // ReadDetailed is Read for those who show a capture: it keeps the rest of each row and tools without an end, but no hashes.
 func ReadDetailed(ctx context.Context, segments []Segment, progress Progress) (*Capture, error) {
-	return read(ctx, segments, progress, true)
+	return read(ctx, segments, progress, keepDetails)
 }
 
-func read(ctx context.Context, segments []Segment, progress Progress, detailed bool) (*Capture, error) {
+// ReadWhole is Read for those who write a capture again: it keeps the rows themselves, beside their hashes, and sessions of
+// which only tools are told, without any call if need be.
+func ReadWhole(ctx context.Context, segments []Segment, progress Progress) (*Capture, error) {
+	return read(ctx, segments, progress, keepRows)
+}
+
+// keeping is what a reader keeps of a row.
+type keeping uint8
+
+const (
+	keepWork    keeping = iota // what is simulated or replayed
+	keepDetails                // what is shown: Turn.Detail and tools without an end, no hashes
+	keepRows                   // all: Turn.Row
+)
+
+func read(ctx context.Context, segments []Segment, progress Progress, keep keeping) (*Capture, error) {
 	c := &Capture{Format: "dynamo", Resolution: time.Millisecond, SharedClock: true}
 	join := NewJoiner(c)
 	var starts, ends []toolEdge
 	hints := map[string]Hints{}
-	parse := func(c Chunk) (*rows, error) { return parseRows(c, detailed) }
+	parse := func(c Chunk) (*rows, error) { return parseRows(c, keep) }
 	err := MapLines(ctx, segments, progress, parse, func(r *rows) error {
 		starts = append(starts, r.starts...)
 		ends = append(ends, r.ends...)
@@ -42,10 +57,11 @@ func read(ctx context.Context, segments []Segment, progress Progress, detailed b
 			t.Hints = h
 		}
 	}
-	pairTools(join, starts, ends)
-	if detailed {
+	pairTools(join, starts, ends, keep == keepDetails)
+	if keep == keepDetails {
 		addUnended(join, starts)
 	}
+	join.toolsSuffice = keep == keepRows
 	if c, err = join.Capture(); err != nil {
 		return nil, &InputError{File: segments[0].Path, Err: err}
 	}

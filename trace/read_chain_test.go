@@ -138,7 +138,7 @@ func BenchmarkReadDynamo(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := parseRows(Chunk{File: "bench", Line: 1, Data: text.Bytes()}, false)
+		p, err := parseRows(Chunk{File: "bench", Line: 1, Data: text.Bytes()}, keepWork)
 		if err != nil || len(p.Turns) != 2000 {
 			b.Fatal(len(p.Turns), err)
 		}

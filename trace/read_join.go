@@ -27,6 +27,8 @@ type Joiner struct {
 	sessions map[string]*Session
 	turns    map[string]*Turn
 	hashed   *Turn // where the block size was first told
+	// toolsSuffice keeps sessions that have tools, but no call.
+	toolsSuffice bool
 }
 
 // NewJoiner returns a Joiner that fills the capture.
@@ -107,7 +109,9 @@ func (j *Joiner) addSession(s *Session) {
 // Capture returns the joined capture. Sessions without a call are left out; no calls at all is an error.
 func (j *Joiner) Capture() (*Capture, error) {
 	c := j.capture
-	c.Sessions = slices.DeleteFunc(c.Sessions, func(s *Session) bool { return len(s.Turns) == 0 })
+	c.Sessions = slices.DeleteFunc(c.Sessions, func(s *Session) bool {
+		return len(s.Turns) == 0 && !(j.toolsSuffice && len(s.Tools) > 0)
+	})
 	if len(c.Sessions) == 0 {
 		msg := fmt.Sprintf("no LLM calls in %d lines of %s format", c.Read.Lines, c.Format)
 		if len(c.Read.Warnings) > 0 {
@@ -118,7 +122,7 @@ func (j *Joiner) Capture() (*Capture, error) {
 	return c, nil
 }
 
-// Rebase makes the earliest start the time zero of the capture. Until then its times count from the Unix epoch, or
+// Rebase makes the earliest start of a call, or of a tool where there is no call, the time zero of the capture. Until then its times count from the Unix epoch, or
 // from wherever the source counts. It returns by how much the times moved, a whole number of milliseconds.
 func (c *Capture) Rebase() time.Duration {
 	zero := NoTime
@@ -126,6 +130,15 @@ func (c *Capture) Rebase() time.Duration {
 		for _, t := range s.Turns {
 			if t.Start != NoTime && (zero == NoTime || t.Start < zero) {
 				zero = t.Start
+			}
+		}
+	}
+	if zero == NoTime && c.Read.Calls == 0 {
+		for _, s := range c.Sessions {
+			for _, t := range s.Tools {
+				if zero == NoTime || t.Start < zero {
+					zero = t.Start
+				}
 			}
 		}
 	}

@@ -39,14 +39,14 @@ type rowParser struct {
 	chains   map[*Session]*Chain
 	names    map[string]string
 	hashed   *Turn
-	detailed bool
+	keep     keeping
 }
 
-// parseRows reads a chunk of a Dynamo trace, with details or without. Rows that cannot be read are counted; an error is a
+// parseRows reads a chunk of a Dynamo trace. Rows that cannot be read are counted; an error is a
 // row that was read and makes the capture meaningless.
-func parseRows(c Chunk, detailed bool) (*rows, error) {
+func parseRows(c Chunk, keep keeping) (*rows, error) {
 	p := &rowParser{file: c.File, sessions: map[string]*Session{}, chains: map[*Session]*Chain{}, names: map[string]string{},
-		detailed: detailed}
+		keep: keep}
 	p.Read = c.Read
 	for number, text := range c.Lines {
 		p.line = number
@@ -188,13 +188,23 @@ func (p *rowParser) request(rec *Record) error {
 			t.ToolCalls = append(t.ToolCalls, ToolCall{ID: c.ID, Name: p.name(c.Name)})
 		}
 	}
+	if r.XRequestID != "" {
+		t.Aliases = append(t.Aliases, r.XRequestID)
+	}
 	if x := r.Agentsim; x != nil {
 		t.setExtension(x)
 	}
-	if p.detailed {
+	if p.keep == keepDetails {
 		t.Detail = p.detail(rec)
 	} else if err := p.hashes(t, rec); err != nil {
 		return fmt.Errorf("request %q: %w", t.ID, err)
+	}
+	if p.keep == keepRows {
+		t.Row = rec
+		r.Replay = nil
+		if r.Agentsim != nil {
+			r.Agentsim.CompletionHashes = nil
+		}
 	}
 	p.Turns = append(p.Turns, t)
 	return nil
@@ -212,6 +222,9 @@ func finishStatus(backend string) string {
 }
 
 func (t *Turn) setExtension(x *Extension) {
+	if x.ResponseID != "" {
+		t.Aliases = append(t.Aliases, x.ResponseID)
+	}
 	if x.Hints != nil {
 		t.Hints = x.Hints.hints()
 	}

@@ -40,7 +40,7 @@ func (p *rowParser) tool(rec *Record) error {
 		return err
 	}
 	span := ToolSpan{ID: e.ToolCallID, Class: p.name(e.ToolClass), Start: start, End: end}
-	if p.detailed {
+	if p.keep != keepWork {
 		span.Row = e
 	}
 	if rec.EventType == EventToolStart {
@@ -95,8 +95,8 @@ func toolStatus(status, event string) string {
 }
 
 // pairTools gives a span to the ends of tools whose rows tell none: it begins at the last tool_start of the same call
-// before it that no other end took.
-func pairTools(join *Joiner, starts, ends []toolEdge) {
+// before it that no other end took. Ends without a start are dropped, or are points.
+func pairTools(join *Joiner, starts, ends []toolEdge, points bool) {
 	open := map[toolKey][]time.Duration{}
 	slices.SortStableFunc(starts, func(a, b toolEdge) int { return cmp.Compare(a.span.Start, b.span.Start) })
 	slices.SortStableFunc(ends, func(a, b toolEdge) int { return cmp.Compare(a.span.End, b.span.End) })
@@ -111,7 +111,7 @@ func pairTools(join *Joiner, starts, ends []toolEdge) {
 		case n > 0:
 			e.span.Start = open[key][n-1]
 			open[key] = open[key][:n-1]
-		case e.span.Row != nil: // is shown as a point
+		case points:
 			e.span.Start = e.span.End
 		default:
 			continue

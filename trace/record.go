@@ -263,6 +263,8 @@ type Extension struct {
 	ReasoningTokens *int64 `json:"reasoning_tokens,omitempty"`
 	// HTTPStatus is what the server answered, 0 when it did not.
 	HTTPStatus int `json:"http_status,omitempty"`
+	// ResponseID is the id that the server gave its answer.
+	ResponseID string `json:"response_id,omitempty"`
 	// TokenGapsUs are the microseconds between the events of a stream that had generated text.
 	TokenGapsUs []int64 `json:"token_gaps_us,omitempty"`
 	// CompletionHashes is the chain over prompt and generated tokens, as Replay.CompletionHashes.

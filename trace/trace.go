@@ -108,8 +108,12 @@ type Turn struct {
 	Status string
 	// ToolCalls are the names of the tools that the call asked for, in order.
 	ToolCalls []ToolCall
+	// Aliases are other ids of the call: the caller's own, that of its answer.
+	Aliases []string
 	// Detail is the rest of the row; nil unless ReadDetailed read it.
 	Detail *Detail
+	// Row is the whole row, less its hashes; nil unless ReadWhole read it.
+	Row *Record
 	// Line is where the call was read: a 1-based line (or entry) of File.
 	File string
 	Line int32
@@ -146,7 +150,8 @@ type ToolSpan struct {
 	Start, End time.Duration
 	// Status is "succeeded", "error", "cancelled", or "" when not told.
 	Status string
-	// Row is the row that told the end, or else the start; nil unless ReadDetailed read it.
+	// Row is the row that told the end, or else the start; nil unless ReadDetailed or ReadWhole
+	// read it.
 	Row *ToolEvent
 }
 

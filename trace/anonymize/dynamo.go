@@ -57,7 +57,7 @@ func dynamoRequest() rule {
 			"copy": number, "turn": number, "worker": number, "hit_tokens": number, "computed_tokens": number,
 			"arrival_ns": number, "admitted_ns": number, "first_token_ns": number, "end_ns": number,
 			"planned_ns": number, "ready_ns": number, "due_ns": number, "held_ns": number, "waited_ns": number, "tool_ns": number, "human_ns": number, "preemptions": number, "reasoning_tokens": number,
-			"http_status": number, "token_gaps_us": list(number), "completion_sequence_hashes": hashes,
+			"response_id": id, "http_status": number, "token_gaps_us": list(number), "completion_sequence_hashes": hashes,
 			"status":      words("completed", "rejected", "failed", "unfinished"),
 			"inferred":    list(words("start", "end", "output_tokens", "session", "model", "gap", "history")),
 			"agent_hints": agentHints(),

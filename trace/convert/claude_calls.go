@@ -99,6 +99,9 @@ func (t *transcripts) tell() {
 			c.ID += "/" + cmp.Or(first.request, first.uuid, rowPlace(first.file, first.line))
 		}
 		used[c.ID] = true
+		if first.request != "" {
+			c.Aliases = append(c.Aliases, first.request)
+		}
 		way, beside := response.news()
 		news := slices.Concat(way, beside)
 		if c.setTimes(response, news); c.Start == trace.NoTime {

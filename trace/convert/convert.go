@@ -111,6 +111,9 @@ type Options struct {
 	Strict bool
 	// Details keeps what only those who show a trace need, as trace.ReadDetailed does, and drops hashes where it can.
 	Details bool
+	// Whole keeps rows whole, so that Records loses nothing of them, and sessions of which only tools are told, as
+	// trace.ReadWhole does.
+	Whole bool
 	// Sample says what to draw of a format that holds distributions and not calls.
 	Sample Sample
 	// Stdin is read for the argument "-".
@@ -170,6 +173,9 @@ type input struct {
 
 // dynamo reads Dynamo's request traces.
 func (in input) dynamo() (*trace.Capture, error) {
+	if in.opts.Whole {
+		return trace.ReadWhole(in.ctx, in.segments, in.opts.Progress)
+	}
 	if in.opts.Details {
 		return trace.ReadDetailed(in.ctx, in.segments, in.opts.Progress)
 	}

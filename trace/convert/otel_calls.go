@@ -106,6 +106,12 @@ func (b *spans) call(span *genSpan) {
 	c.ID = span.trace + "/" + span.id
 	c.Model, c.File, c.Line = span.model, span.at.file, int32(span.at.line)
 	c.Start, c.End = span.start, max(span.end, span.start)
+	if span.response != "" {
+		c.Aliases = append(c.Aliases, span.response)
+	}
+	if span.parent != "" { // of a server's span, the client's
+		c.Aliases = append(c.Aliases, span.trace+"/"+span.parent)
+	}
 	input := span.input
 	if input >= 0 && max(span.cached, 0)+max(span.created, 0) > input { // as Anthropic counts
 		input += max(span.cached, 0) + max(span.created, 0)

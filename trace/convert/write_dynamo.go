@@ -61,49 +61,81 @@ func countOf(n int32) *int64 {
 	return &count
 }
 
-// record is the request_end of a call.
+// record is the request_end of a call: its row, if that was kept, with what the call now tells.
 func (w *writer) record(t *trace.Turn) *trace.Record {
 	at := w.begins[t]
 	received := w.wallMs(at.start)
 	ended := received + int64(math.Round(float64(at.end-at.start)/1e6))
-	r := &trace.RequestEnd{RequestID: t.ID, Model: t.Model, InputTokens: countOf(t.Input), OutputTokens: countOf(t.Output),
-		CachedTokens: countOf(t.Cached), ReceivedMs: &received, TotalTimeMs: msOf(at.end - at.start), Replay: w.replay(t),
-		FinishReason: finishOf(t)}
+	r, x, agent := rowOf(t)
+	r.RequestID, r.Model, r.InputTokens, r.OutputTokens, r.CachedTokens = t.ID, t.Model, countOf(t.Input), countOf(t.Output), countOf(t.Cached)
+	r.ReceivedMs, r.TotalTimeMs, r.Replay, r.FinishReason = &received, msOf(at.end-at.start), w.replay(t), finishOf(t, r.FinishReason)
 	if t.TTFT != trace.NoTime {
 		r.TTFTMs = msOf(t.TTFT)
 	}
-	x := trace.Extension{ReasoningTokens: countOf(t.Reasoning), Inferred: t.Inferred.Names()}
-	if h := t.Hints; h != (trace.Hints{}) {
+	x.ReasoningTokens = countOf(t.Reasoning)
+	for _, name := range t.Inferred.Names() {
+		if !slices.Contains(x.Inferred, name) {
+			x.Inferred = append(x.Inferred, name)
+		}
+	}
+	if h := t.Hints; h != (trace.Hints{}) && x.Hints == nil {
 		x.Hints = &trace.AgentHints{Priority: h.Priority, StrictPriority: h.StrictPriority, OSL: uint32(h.OSL),
 			SpeculativePrefill: h.SpeculativePrefill, PolicyClass: h.PolicyClass}
 	}
-	if x.ReasoningTokens != nil || len(x.Inferred) > 0 || x.Hints != nil {
+	if r.Agentsim != nil || x.ReasoningTokens != nil || len(x.Inferred) > 0 || x.Hints != nil {
 		r.Agentsim = &x
 	}
-	agent := &trace.AgentContext{SessionID: t.Session.ID, ParentSessionID: t.Session.Parent, SessionTypeID: t.Session.Class,
-		InputTrigger: t.Trigger, SessionFinal: t.Final}
-	if t.Compaction {
+	agent.SessionID, agent.ParentSessionID, agent.SessionTypeID = t.Session.ID, t.Session.Parent, t.Session.Class
+	agent.InputTrigger, agent.SessionFinal = t.Trigger, t.Final
+	if t.Compaction && len(agent.Compaction) == 0 {
 		agent.Compaction = json.RawMessage("{}")
 	}
 	return &trace.Record{Schema: trace.Schema, EventType: trace.EventRequestEnd, EventTimeMs: &ended, EventSource: "dynamo",
-		AgentContext: agent, Request: r}
+		AgentContext: &agent, Request: &r}
 }
 
-// finishOf is how a call ended; nil if nothing is told of it.
-func finishOf(t *trace.Turn) *trace.FinishReason {
+// rowOf returns what the row of a call, if it was kept, tells that Turn has no field for, in copies.
+func rowOf(t *trace.Turn) (r trace.RequestEnd, x trace.Extension, agent trace.AgentContext) {
+	if t.Row == nil {
+		return r, x, agent
+	}
+	r = *t.Row.Request
+	if r.Agentsim != nil {
+		x = *r.Agentsim
+		x.Inferred = slices.Clone(x.Inferred)
+	}
+	if told := t.Row.AgentContext; told != nil {
+		agent = trace.AgentContext{Compaction: told.Compaction, KVHints: told.KVHints, AgentHeaders: told.AgentHeaders}
+	}
+	return r, x, agent
+}
+
+// finishOf is how a call ended; nil if nothing is told of it. Told is what its row says.
+func finishOf(t *trace.Turn, told *trace.FinishReason) *trace.FinishReason {
 	f := &trace.FinishReason{}
-	switch t.Status {
-	case "", "ok":
-	case trace.Cancelled:
+	if told != nil {
+		*f = *told
+	}
+	switch {
+	case f.Backend != "" || t.Status == "" || t.Status == "ok":
+	case t.Status == trace.Cancelled:
 		f.Backend = trace.Cancelled
 	default:
 		f.Backend = "error: " + t.Status
 	}
-	for i, call := range t.ToolCalls {
-		f.FinishReason = "tool_calls"
-		f.ToolCalls = append(f.ToolCalls, trace.ToolCallRef{ToolCallIndex: uint32(i), ID: call.ID, Name: call.Name})
+	same := func(call trace.ToolCall, ref trace.ToolCallRef) bool {
+		return call == trace.ToolCall{ID: ref.ID, Name: ref.Name}
 	}
-	if f.Backend == "" && len(f.ToolCalls) == 0 {
+	if !slices.EqualFunc(t.ToolCalls, f.ToolCalls, same) {
+		f.ToolCalls = nil
+		for i, call := range t.ToolCalls {
+			f.ToolCalls = append(f.ToolCalls, trace.ToolCallRef{ToolCallIndex: uint32(i), ID: call.ID, Name: call.Name})
+		}
+	}
+	if len(f.ToolCalls) > 0 {
+		f.FinishReason = cmp.Or(f.FinishReason, "tool_calls")
+	}
+	if told == nil && f.Backend == "" && len(f.ToolCalls) == 0 {
 		return nil
 	}
 	return f
@@ -142,7 +174,12 @@ func (w *writer) toolRecord(s *trace.Session, t trace.ToolSpan) *trace.Record {
 	if t.Status == "error" {
 		kind = trace.EventToolError
 	}
+	e := trace.ToolEvent{}
+	if t.Row != nil {
+		e = *t.Row
+	}
+	e.ToolCallID, e.ToolClass, e.Status = t.ID, t.Class, t.Status
+	e.StartedMs, e.EndedMs, e.DurationMs = &start, &end, msOf(t.End-t.Start)
 	return &trace.Record{Schema: trace.Schema, EventType: kind, EventSource: "harness", EventTimeMs: &end,
-		AgentContext: &trace.AgentContext{SessionID: s.ID, ParentSessionID: s.Parent},
-		Tool:         &trace.ToolEvent{ToolCallID: t.ID, ToolClass: t.Class, StartedMs: &start, EndedMs: &end, DurationMs: msOf(t.End - t.Start), Status: t.Status}}
+		AgentContext: &trace.AgentContext{SessionID: s.ID, ParentSessionID: s.Parent}, Tool: &e}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/goccy/go-json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsim/agentsim/trace"
@@ -118,5 +120,55 @@ func TestRecordsRunAlike(t *testing.T) {
 	a, b := back.Sessions[0].Turns, back.Sessions[1].Turns
 	if !slices.Equal(a[0].Chain()[:2], a[1].Chain()[:2]) || slices.Equal(a[0].Chain()[:1], b[0].Chain()[:1]) || len(a[0].Chain()) != 3 {
 		t.Errorf("chains %d and %d, %d", a[0].Chain(), a[1].Chain(), b[0].Chain())
+	}
+}
+
+// Rows that were kept whole are written again with all that they tell, and so are tools without a call.
+func TestWholeRowsAreWrittenAgain(t *testing.T) {
+	const call = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1790000002500,"event_source":"dynamo","agent_context":{"session_id":"s","session_final":true,"kv_hints":{"evict_session":true}},"request":{"request_id":"r","x_request_id":"x","model":"m","input_tokens":6,"output_tokens":21,"cached_tokens":4,"request_received_ms":1790000000000,"prefill_wait_time_ms":40.25,"prefill_time_ms":459.75,"ttft_ms":500,"total_time_ms":2500,"avg_itl_ms":100,"kv_hit_rate":0.5,"queue_depth":2,"worker":{"prefill_worker_id":9007199254740993,"decode_worker_id":9007199254740995,"decode_dp_rank":1},"replay":{"trace_block_size":4,"input_length":6,"input_sequence_hashes":[1,2]},"finish_reason_metadata":{"finish_reason":"length","backend_finish_reason":"length","stop_reason":7,"tool_calls":[{"choice_index":1,"tool_call_index":2,"id":"t","name":"grep"}]},"agentsim":{"status":"completed","http_status":200,"response_id":"a","token_gaps_us":[1,2]}}}`
+	const tool = `{"schema":"dynamo.request.trace.v1","event_type":"tool_error","event_time_unix_ms":1790000004000,"event_source":"harness","agent_context":{"session_id":"other"},"tool":{"tool_call_id":"t","tool_class":"grep","started_at_unix_ms":1790000003000,"ended_at_unix_ms":1790000004000,"status":"error","duration_ms":1000,"output_bytes":912,"error_type":"timeout"}}`
+	for _, text := range []string{call + "\n" + tool + "\n", tool + "\n"} {
+		c, err := openText(text, Options{Whole: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Epoch == 0 {
+			t.Error("the times are not absolute")
+		}
+		records, _ := Records(link(t, c))
+		var got strings.Builder
+		for r := range records {
+			line, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Write(append(line, '\n'))
+		}
+		if diff := cmp.Diff(text, got.String()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if _, err := openText(tool, Options{}); err == nil {
+		t.Error("tools alone are taken for a workload")
+	}
+}
+
+// Ids by which other recordings may know a call.
+func TestAliases(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want []string
+	}{
+		{`{"event_type":"request_end","request":{"request_id":"r","x_request_id":"x","input_tokens":1,"request_received_ms":1,"agentsim":{"response_id":"a"}}}`, []string{"x", "a"}},
+		{`{"type":"assistant","sessionId":"s","uuid":"2","timestamp":"2026-01-01T00:00:02Z","requestId":"q","message":{"id":"m","role":"assistant","model":"m","content":[],"usage":{"input_tokens":1,"output_tokens":3}}}`, []string{"q"}},
+		{`{"trace_id":"t","spans":[{"span_id":"s","parent_span_id":"p","start_time":"2026-01-01T00:00:02Z","end_time":"2026-01-01T00:00:03Z","attributes":{"gen_ai.operation.name":"chat","gen_ai.request.model":"m","gen_ai.response.id":"a","gen_ai.usage.input_tokens":3}}]}`, []string{"a", "t/p"}},
+	} {
+		c, err := openText(test.text, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, c.Sessions[0].Turns[0].Aliases); diff != "" {
+			t.Errorf("%s: %s", c.Format, diff)
+		}
 	}
 }

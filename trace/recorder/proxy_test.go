@@ -162,7 +162,7 @@ var exchanges = []struct {
 }{
 	{"chat", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hi"}]}`, "application/json",
 		`{"id":"c","model":"m-1","choices":[{"message":{"role":"assistant","content":"hello","tool_calls":[{"index":0,"id":"t1","type":"function","function":{"name":"ls","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":1}}}`,
-		"completed 200 m in=9 out=3 cached=4 reasoning=1 tool_calls/stop 0.0:t1:ls gaps=0 ttft=false user_message"},
+		"completed 200 m in=9 out=3 cached=4 reasoning=1 tool_calls/stop 0.0:t1:ls gaps=0 ttft=false user_message answer=c"},
 	{"chat streamed", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`, sse,
 		events(`{"choices":[{"delta":{"role":"assistant","content":""}}]}`, `{"choices":[{"delta":{"reasoning_content":"hm"}}]}`, `{"choices":[{"delta":{"content":"h\u00e9"}}]}`,
 			`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"t1","function":{"name":"ls","arguments":"{"}}]}}]}`, `{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}}]}`,
@@ -176,22 +176,22 @@ var exchanges = []struct {
 		"completed 200 m in=~ out=2 stop/stop gaps=1 ttft=true other"},
 	{"messages", "/v1/messages", `{"model":"c","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t0","content":"x"}]}]}`, "application/json",
 		`{"type":"message","role":"assistant","id":"m","model":"c","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"ls","input":{"p":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3136,"cache_read_input_tokens":6752,"output_tokens":4}}`,
-		"completed 200 c in=9888 out=4 cached=6752 tool_calls/stop 0.0:t:ls gaps=0 ttft=false tool_result"},
+		"completed 200 c in=9888 out=4 cached=6752 tool_calls/stop 0.0:t:ls gaps=0 ttft=false tool_result answer=m"},
 	{"messages streamed", "/v1/messages", `{"model":"c","messages":[{"role":"user","content":"hi"}],"stream":true}`, sse,
 		"event: message_start\n" + events(`{"type":"message_start","message":{"id":"m1","role":"assistant","model":"c","usage":{"input_tokens":3136,"cache_read_input_tokens":6752,"output_tokens":1}}}`) +
 			events(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`) +
 			"event: ping\n" + events(`{"type":"ping"}`) +
 			events(`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"ls","input":{}}}`, `{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`,
 				`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}`, `{"type":"message_stop"}`),
-		"completed 200 c in=9888 out=7 cached=6752 tool_calls/stop 0.0:t1:ls gaps=2 ttft=true user_message"},
+		"completed 200 c in=9888 out=7 cached=6752 tool_calls/stop 0.0:t1:ls gaps=2 ttft=true user_message answer=m1"},
 	{"responses", "/v1/responses", `{"model":"o","input":"hi"}`, "application/json",
 		`{"object":"response","id":"r","model":"o","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"hello"}]}],"usage":{"input_tokens":8,"input_tokens_details":{"cached_tokens":4},"output_tokens":4,"output_tokens_details":{"reasoning_tokens":0}}}`,
-		"completed 200 o in=8 out=4 cached=4 reasoning=0 stop/stop gaps=0 ttft=false user_message"},
+		"completed 200 o in=8 out=4 cached=4 reasoning=0 stop/stop gaps=0 ttft=false user_message answer=r"},
 	{"responses streamed", "/v1/responses", `{"model":"o","input":[{"type":"function_call_output","call_id":"c0","output":"x"}],"stream":true}`, sse,
 		events(`{"type":"response.created","response":{"id":"r","status":"in_progress"}}`, `{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"c1","name":"ls","arguments":""}}`,
 			`{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{}"}`,
 			`{"type":"response.completed","response":{"id":"r","status":"completed","usage":{"input_tokens":8,"input_tokens_details":{"cached_tokens":4},"output_tokens":4}}}`),
-		"completed 200 o in=8 out=4 cached=4 tool_calls/stop 0.0:c1:ls gaps=1 ttft=true tool_result"},
+		"completed 200 o in=8 out=4 cached=4 tool_calls/stop 0.0:c1:ls gaps=1 ttft=true tool_result answer=r"},
 	{"an error within a stream", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`, sse,
 		events(`{"choices":[{"delta":{"content":"a"}}]}`, `{"error":{"message":"gone","code":500}}`, `[DONE]`),
 		"failed 200 m in=~ out=1 /error: told in the answer gaps=0 ttft=true user_message"},
@@ -214,7 +214,12 @@ func TestExchanges(t *testing.T) {
 				if got != test.answer || status != 200 {
 					t.Errorf("status %d, the client sees\n%q, want\n%q", status, got, test.answer)
 				}
-				if got := summary(p.wait(t, 1)[0]); got != test.want {
+				row := p.wait(t, 1)[0]
+				got = summary(row)
+				if id := row.Request.Agentsim.ResponseID; id != "" {
+					got += " answer=" + id
+				}
+				if got != test.want {
 					t.Errorf("row\n%s, want\n%s", got, test.want)
 				}
 			})

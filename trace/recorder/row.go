@@ -28,7 +28,7 @@ func (r *Recorder) record(e *exchange, c *wire.Conversation, s *place) *trace.Re
 		RequestID: e.id, XRequestID: e.callID, Model: model(c.Model, a.model),
 		ReceivedMs: &received, TotalTimeMs: new(ms(total)), CachedTokens: a.usage.Cached,
 		FinishReason: e.finish(),
-		Agentsim: &trace.Extension{Status: e.result(), HTTPStatus: e.status, ReasoningTokens: a.usage.Reasoning,
+		Agentsim: &trace.Extension{Status: e.result(), HTTPStatus: e.status, ResponseID: short(a.id), ReasoningTokens: a.usage.Reasoning,
 			TokenGapsUs: a.gaps, Hints: hints(wire.HintsOf(e.header, c.Hints))},
 	}
 	x := q.Agentsim
