@@ -25,6 +25,7 @@ var layers = map[string][]string{
 	"trace/compare":    {"trace", "trace/report"},
 	"trace/recorder":   {"trace", "trace/hash/...", "trace/wire/...", "trace/recorder/..."},
 	"trace/inspect":    {"trace", "trace/report"},
+	"trace/merge":      {"trace"},
 	"trace/anonymize":  {"trace", "trace/hash/..."},
 	"trace/validate":   {"trace"},
 	"trace/convert":    {"trace", "trace/hash/..."},

@@ -148,7 +148,7 @@ with its tool calls and all its subagents.`,
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
-	root.AddCommand(newPredict(g), newReplay(g), newPerfetto(g), newRecord(g), newAnonymize(g), newValidate(g), newImport(g), newSynth(g), newInspect(g), newCompare(g), newCalibrate(g), newServe(g), newModels(g), newGPUs(g), newConfig(g))
+	root.AddCommand(newPredict(g), newReplay(g), newPerfetto(g), newRecord(g), newAnonymize(g), newValidate(g), newImport(g), newMerge(g), newSynth(g), newInspect(g), newCompare(g), newCalibrate(g), newServe(g), newModels(g), newGPUs(g), newConfig(g))
 	return root
 }
 
