@@ -37,6 +37,8 @@ const (
 	agreeing = 4
 	// maxAhead bounds what is taken for a difference between clocks: the time zones span from -12 to +14 hours.
 	maxAhead = 15 * time.Hour
+	// maxByHand bounds Options.Ahead: what was recorded within ten years.
+	maxByHand = 10 * 365 * 24 * time.Hour
 	// maxSpread bounds Clock.Spread.
 	maxSpread = 2 * time.Second
 	// maxVotes bounds the pairs of calls with one pair of token counts: what many calls have tells nothing.

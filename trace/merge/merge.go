@@ -26,7 +26,7 @@ type Source struct {
 
 // Options adjust Merge. The zero value estimates clocks.
 type Options struct {
-	// Ahead, if set, is how far the harnesses' clocks are ahead of the server's.
+	// Ahead, if set, is how far the harnesses' clocks are ahead of the server's, at most maxByHand either way.
 	Ahead *time.Duration
 	// KeepUnserved keeps calls of which only a harness tells, without hashes, instead of dropping them.
 	KeepUnserved bool
@@ -41,6 +41,9 @@ type Options struct {
 //
 // An error says that a source is no recording of the same run, as far as can be seen, or on no known clock.
 func Merge(server Source, harnesses []Source, o Options) (*trace.Capture, *Report, error) {
+	if o.Ahead != nil && o.Ahead.Abs() > maxByHand {
+		return nil, nil, fmt.Errorf("a clock that is ahead by %v: want at most %v", *o.Ahead, maxByHand)
+	}
 	s, err := serve(server)
 	if err != nil {
 		return nil, nil, err

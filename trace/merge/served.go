@@ -86,7 +86,7 @@ func (l *timeline) sort(calls []*trace.Turn) {
 }
 
 // maxNear bounds the calls that are looked at on either side of a time.
-const maxNear = 64
+const maxNear = 16
 
 // near returns the calls that end (or start) within slack of a time, at most maxNear before it and as many after.
 func (l *timeline) near(calls []*trace.Turn, ends bool, at, slack time.Duration) []int32 {
@@ -100,7 +100,7 @@ func (l *timeline) near(calls []*trace.Turn, ends bool, at, slack time.Duration)
 	}
 	middle := find(at)
 	from, to := max(find(at-slack), middle-maxNear), min(find(at+slack+1), middle+maxNear)
-	return list[from:to]
+	return list[from:max(from, to)]
 }
 
 // timeOf is when a call ends, or starts.

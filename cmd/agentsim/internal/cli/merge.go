@@ -87,18 +87,19 @@ func (c *mergeCommand) run(cmd *cobra.Command, g *Global, args []string) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
+	result := merged{Report: report}
 	if c.out != "" {
 		if err := capture.Link(); err != nil {
 			return usagef("%w", err)
 		}
-		if _, err := writeCapture(c.out, capture, c.force); err != nil {
+		if result.Dropped, err = writeCapture(c.out, capture, c.force); err != nil {
 			return err
 		}
 	}
 	if c.asJSON {
-		err = printJSON(g.Stdout, report)
+		err = printJSON(g.Stdout, result)
 	} else {
-		err = printMerge(g.Stdout, report)
+		err = result.print(g.Stdout)
 	}
 	if err == nil && len(report.Doubts()) > 0 {
 		err = untrusted("trace", report.Doubts(), c.strict)
@@ -119,8 +120,15 @@ func openWhole(ctx context.Context, g *Global, paths []string) (merge.Source, er
 	return merge.Source{Name: strings.Join(paths, " "), Capture: c}, nil
 }
 
-// printMerge prints what became of the recordings.
-func printMerge(w io.Writer, r *merge.Report) error {
+// merged is what merge prints.
+type merged struct {
+	*merge.Report
+	// Dropped counts what the written trace has no place for.
+	Dropped []convert.Count `json:"dropped,omitempty"`
+}
+
+// print prints what became of the recordings.
+func (r *merged) print(w io.Writer) error {
 	return table(w, func(w io.Writer) {
 		fmt.Fprintf(w, "server\t%s (%s): %s\n", r.Server.Name, r.Server.Format, amounts(r.Server))
 		for i := range r.Harnesses {
@@ -133,6 +141,11 @@ func printMerge(w io.Writer, r *merge.Report) error {
 			fmt.Fprintf(w, "%s\t%s: %d\n", title, f.Field, f.Calls)
 			title = ""
 		}
+		title = "  no place in the trace"
+		for _, c := range r.Dropped {
+			fmt.Fprintf(w, "%s\t%s: %d\n", title, c.Name, c.N)
+			title = ""
+		}
 	})
 }
 
@@ -143,6 +156,8 @@ func amounts(c merge.Count) string {
 func printHarness(w io.Writer, h *merge.HarnessReport) {
 	fmt.Fprintf(w, "harness\t%s (%s): %s\n", h.Name, h.Format, amounts(h.Count))
 	switch c := h.Clock; {
+	case c == nil && h.Calls > 0:
+		fmt.Fprintf(w, "  clock\tnone that its sessions share; its tools are left out\n")
 	case c == nil:
 		fmt.Fprintf(w, "  clock\tnot told; taken to be the server's\n")
 	case c.Pairs == 0:
