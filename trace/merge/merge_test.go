@@ -165,12 +165,12 @@ var cases = []struct {
 		name: "a call that failed and was tried again: the harness tells of one, and the other stays in its conversation",
 		server: `call s1 - 0 1 100 5 chain=1,2,3,4,5,6,7,8,9,10
 			call s2 - 3 3.5 110 0 chain=1,2,3,4,5,6,7,8,9,10,11 status=error
-			call s3 - 5 7 110 6 chain=1,2,3,4,5,6,7,8,9,10,11
-			call s4 - 8 9 120 4 chain=1,2,3,4,5,6,7,8,9,10,11,12
-			call s5 - 8 9 120 9 chain=71,72,73,74,75,76,77,78,79,80,81,82`,
+			call s3 - 15 17 110 6 chain=1,2,3,4,5,6,7,8,9,10,11
+			call s4 - 18 19 120 4 chain=1,2,3,4,5,6,7,8,9,10,11,12
+			call s5 - 18 19 120 9 chain=71,72,73,74,75,76,77,78,79,80,81,82`,
 		harness: `call m1 main 0 1 100 5
-			call m2 main 3 7 110 6
-			call m3 main 8 9 120 4`,
+			call m2 main 3 17 110 6
+			call m3 main 18 19 120 4`,
 		want:    "main: s1 s2 s3 s4\ns5: s5\n",
 		matched: "id 0, tokens 3, input 0, time 0, unserved 0; ahead 0s±0s by 3 calls with equal token counts",
 	},
@@ -186,6 +186,30 @@ var cases = []struct {
 			call m4 main 8 9.1 400 3 filled=output_tokens`,
 		want:    "main: s1 s2 s3 s4\n",
 		matched: "id 0, tokens 3, input 1, time 0, unserved 0; ahead 0s±0s by 3 calls with equal token counts",
+	},
+	{
+		name: "starts that a log does not tell, and ends",
+		server: `call s1 - 0 10 100 5
+			call s2 - 20 30 200 6
+			call s3 - 40 50 300 7
+			call s4 - 60 70 400 8`,
+		harness: `call m1 main 8 10 100 5 filled=start
+			call m2 main 27 30 200 6 filled=start
+			call m3 main 40 44 300 7 filled=end
+			call m4 main 60 68 400 8 filled=end`,
+		want:    "main: s1 s2 s3 s4\n",
+		matched: "id 0, tokens 4, input 0, time 0, unserved 0; ahead 0s±0s by 4 calls with equal token counts",
+	},
+	{
+		name: "ids of tool calls that servers count from 0 prove nothing about prompts of other lengths",
+		server: `call s1 - 0 1 100 5 asks=call_0
+			call s2 - 3 4 200 6
+			call s3 - 6 7 300 7`,
+		harness: `call m1 main 0 1 100 5
+			call m2 main 3 4 200 6
+			call m3 main 6 7 300 7 asks=call_0`,
+		want:    "main: s1 s2 s3\n",
+		matched: "id 0, tokens 3, input 0, time 0, unserved 0; ahead 0s±0s by 3 calls with equal token counts",
 	},
 	{
 		name: "subagents with equal counts go with the conversation that the rest of their calls is in",
@@ -300,6 +324,7 @@ func TestRefusals(t *testing.T) {
 		{"a run of equal counts at other times", server, "call m1 main 0 1 100 5\ncall m2 main 13 14 200 6\ncall m3 main 26 27 300 7\ncall m4 main 39 40 400 8", merge.Options{},
 			`only 1 of its 4 calls`},
 		{"too few calls", server, "call m1 main 0 1 100 5\ncall m2 main 3 4 200 6", merge.Options{}, `only 2 of its 2 calls .*wanted: 3`},
+		{"another run of which some calls are alike", server + unlike("s"), strings.ReplaceAll(server, "call s", "call m") + unlike("m"), merge.Options{}, `only 4 of its 24 calls .*one in 4`},
 		{"the same run on another day", server, "call m1 main 86400 86401 100 5\ncall m2 main 86403 86404 200 6\ncall m3 main 86406 86407 300 7", merge.Options{},
 			`only 0 of its 3 calls`},
 		{"two runs alike", server + "\ncall t1 - 100 101 100 5\ncall t2 - 103 104 200 6\ncall t3 - 106 107 300 7", "call m1 main 0 1 100 5\ncall m2 main 3 4 200 6\ncall m3 main 6 7 300 7", merge.Options{},
@@ -316,6 +341,15 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", test.name, err, test.want)
 		}
 	}
+}
+
+// unlike is twenty calls unlike those of another name.
+func unlike(name string) string {
+	text := ""
+	for i := range 20 {
+		text += fmt.Sprintf("\ncall %s-%d %s %d %d %d%d 1", name, i, name, 20*i, 20*i+1, 1000+i, len(name)*int(name[0]))
+	}
+	return text
 }
 
 // Clocks that count from nowhere, and formats without a common clock.
