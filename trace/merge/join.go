@@ -108,7 +108,8 @@ func (m *merger) settle() {
 	}
 }
 
-// makeSessions makes the sessions that the server's calls belong to. Harnesses tell their parents and classes, else the server.
+// makeSessions makes the sessions that the server's calls belong to. Harnesses tell their parents and classes, else tool events, else
+// the server.
 func (m *merger) makeSessions() {
 	m.sessions = map[string]*trace.Session{}
 	for i, c := range m.served.calls {
@@ -121,6 +122,9 @@ func (m *merger) makeSessions() {
 	}
 	for _, t := range m.tellings {
 		m.tellSessions(t.source.Capture)
+	}
+	for _, e := range m.events {
+		m.tellSessions(e.Capture)
 	}
 	m.tellSessions(m.served.source.Capture)
 	for i, c := range m.served.calls {

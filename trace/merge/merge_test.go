@@ -19,7 +19,7 @@ import (
 const epoch = 1_790_000_000_000
 
 // recording makes a capture of lines of words: "call ID SESSION START END INPUT OUTPUT [KEY=VALUE]..." and "tool ID SESSION
-// START END", with times in seconds. A session of "-" is one of the call's own.
+// START END [PARENT]", with times in seconds. A session of "-" is one of the call's own.
 func recording(t testing.TB, text string) *trace.Capture {
 	t.Helper()
 	c := &trace.Capture{Format: "test", Resolution: time.Millisecond, SharedClock: true, Epoch: epoch}
@@ -47,6 +47,9 @@ func recording(t testing.TB, text string) *trace.Capture {
 		from, to := seconds(start), seconds(end)
 		switch kind {
 		case "tool":
+			if len(words) > 5 {
+				s.Parent = words[5]
+			}
 			s.Tools = append(s.Tools, trace.ToolSpan{ID: id, Class: "bash", Start: from, End: to, Status: "succeeded"})
 			c.Read.Tools++
 		case "call":
@@ -395,6 +398,8 @@ func TestTools(t *testing.T) {
 			"main: s1 s2 s3 t1@1-2.7 t2@4-5.3\n", "10.2s±0s by 2 the calls that asked for the tools", [3]int{2, 0, 0}},
 		{"events of sessions of other names", server, []string{"tool t1 run 1.2 2.9\ntool t9 run 4.1 5.5"},
 			"main: s1 s2 s3 t1@1.2-2.9\n", "0s±0s by 1 the calls that asked for the tools", [3]int{1, 0, 1}},
+		{"events that tell who a session's parent is", server + "\ncall k1 kid 3.1 3.9 50 6", []string{"tool t7 kid 3.2 3.3 main"},
+			"main: s1 s2 s3\nkid < main: k1 t7@3.2-3.3\n", "", [3]int{1, 0, 0}},
 		{"events of which nothing tells the clock", server, []string{"tool t7 main 1.2 2.9"},
 			"main: s1 s2 s3 t7@1.2-2.9\n", "", [3]int{1, 0, 0}},
 		{"rows of the server's own trace", server + "\ntool t1 main 1.2 2.9", nil,
