@@ -54,5 +54,8 @@ func (e *Engine) Check() error {
 	if e.Speculation == nil && (decodes != len(e.finish) || sum != e.baseSum) {
 		return fmt.Errorf("engine: aggregates count %d decodes with base sum %d, the batch has %d with %d", len(e.finish), e.baseSum, decodes, sum)
 	}
+	if err := e.checkAccounts(); err != nil {
+		return err
+	}
 	return e.style.check()
 }

@@ -171,7 +171,7 @@ type cache interface {
 	StartDecode(t *kvcache.Table, tokens int32)
 	Finish(t *kvcache.Table, tokens int32)
 	Release(t *kvcache.Table)
-	Warm(path []trace.Span, blocks int32) int
+	Warm(path []trace.Span, owner kvcache.Owner, blocks int32) int
 	Claim(path []trace.Span, claims kvcache.Claims) int
 	Flush()
 	Check() error
@@ -221,7 +221,7 @@ func (e *Engine) Fits(input, output int32) bool { return e.style.fits(input, out
 
 // Enqueue adds a request that Fits. It joins the step after the one in flight. The caller asks Next again.
 func (e *Engine) Enqueue(now time.Duration, r *Request) {
-	r.target, r.table.Path, r.table.Class, r.table.Priority = r.Input, r.Path, kvcache.Normal, r.Priority
+	r.target, r.table.Path, r.table.Class, r.table.Priority, r.table.Owner = r.Input, r.Path, kvcache.Normal, r.Priority, r.Owner
 	e.arrivals++
 	r.arrival = e.arrivals
 	if e.pins.of[r.Session] != nil {
@@ -330,6 +330,7 @@ func (e *Engine) truncate(now time.Duration) {
 func (e *Engine) EndStep() []Outcome {
 	e.outcomes = e.outcomes[:0]
 	now := e.stepEnd(e.steps)
+	e.kv.Now = now
 	e.settle(now)
 	step := e.kv.Step
 	for len(e.finish) > 0 && e.finish[0].last == step {
@@ -360,7 +361,7 @@ func (e *Engine) settle(now time.Duration) {
 	}
 	e.cache.Take(taken)
 	if e.decodes > 0 { // else a rank that has nothing to do runs along
-		e.kv.Step += e.steps - 1
+		e.beginSteps()
 	}
 	e.countGaps(now)
 	e.countOutside()
@@ -389,6 +390,7 @@ func (e *Engine) Cut(now time.Duration) {
 // Flush forgets all cached tokens that no request refers to, as a worker does that starts anew, and those of requests that
 // were cancelled in the step in flight.
 func (e *Engine) Flush(now time.Duration) {
+	e.kv.Now = now
 	e.integrate(now, float64(e.kv.Used()))
 	for len(e.pins.leases) > 0 {
 		e.Unpin(e.pins.leases[0].session)
@@ -397,15 +399,20 @@ func (e *Engine) Flush(now time.Duration) {
 	e.flush = len(e.aborts) > 0
 }
 
-// Restart lets Stats begin anew at now, between steps.
+// Restart lets Stats and Accounts begin anew at now, between steps.
 func (e *Engine) Restart(now time.Duration) {
 	e.Stats = Stats{PeakUsed: e.kv.Used()}
 	e.kv.Evicted, e.measured = 0, now
+	if e.kv.Accounts != nil {
+		e.countGrowth()
+		e.kv.Accounts.Restart(now)
+	}
 }
 
-// Close extends the integrals of Stats to now, between steps, and returns Stats.
+// Close extends the integrals of Stats and Accounts to now, between steps, and returns Stats.
 func (e *Engine) Close(now time.Duration) Stats {
 	e.integrate(now, float64(e.kv.Used()))
+	e.countGrowth()
 	e.Stats.Evicted = e.kv.Evicted
 	return e.Stats
 }

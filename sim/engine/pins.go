@@ -64,6 +64,7 @@ func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace
 	if !ok || until <= now {
 		return 0
 	}
+	e.kv.Now = now
 	e.Unpin(session)
 	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize))
 	if blocks > 0 {

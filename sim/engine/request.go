@@ -13,6 +13,8 @@ type Request struct {
 	// ID is the caller's. Session tells whose pin it takes over.
 	ID      int32
 	Session uint64
+	// Owner is whom its KV blocks count for in the engine's Accounts.
+	Owner kvcache.Owner
 	// Group is that of Generated; 0 for requests that are not counted.
 	Group int32
 	// Path is where prompt and output lie in the prefix tree, in blocks of the engine's size.

@@ -30,6 +30,7 @@ type scheduler interface {
 // admitted and preempted. The slice is reused. It fails when requests wait and nothing can ever run.
 func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 	e.outcomes = e.outcomes[:0]
+	e.kv.Now = now
 	e.removeAborted()
 	e.endLeases(now)
 	e.land()
@@ -249,7 +250,7 @@ func (e *Engine) removeAborted() {
 func (e *Engine) warm(r *Request) {
 	if r.History > 0 {
 		size := int32(e.kv.BlockSize)
-		r.Warmed = int32(e.cache.Warm(r.Path, r.History/size)) * size
+		r.Warmed = int32(e.cache.Warm(r.Path, r.Owner, r.History/size)) * size
 		r.History = 0
 	}
 }

@@ -128,8 +128,7 @@ func (g *sglang) fill(now time.Duration) (models.Batch, bool, error) {
 
 // decode lets all running requests generate a token, after it has retracted those that others need the blocks of.
 func (g *sglang) decode(now time.Duration) models.Batch {
-	step := g.kv.Step + 1
-	residue := step % int64(len(g.needs))
+	residue := (g.kv.Step + 1) % int64(len(g.needs))
 	g.tree.Evict(int(g.needs[residue]))
 	if g.kv.Fresh() < int(g.needs[residue]) {
 		g.retract(now, residue)
@@ -138,7 +137,7 @@ func (g *sglang) decode(now time.Duration) models.Batch {
 		g.tree.Evict(len(g.finish))
 	}
 	g.tree.Take(int(g.needs[residue]))
-	g.kv.Step = step
+	g.kv.Begin(now)
 	if g.left > 0 {
 		g.full, g.left = false, 0
 	}

@@ -83,7 +83,7 @@ func (v *vllm) decode(now time.Duration) (batch models.Batch, preempted, stalled
 	need := int(v.needs[step%int64(len(v.needs))])
 	if need <= v.kv.Free() {
 		v.pool.Take(need)
-		v.kv.Step = step
+		v.kv.Begin(now)
 	} else {
 		preempted, stalled = v.crowdedDecodes(now, step)
 	}
@@ -160,7 +160,7 @@ func (v *vllm) crowdedDecodes(now time.Duration, step int64) (preempted, stalled
 		}
 		v.pool.Take(1)
 	}
-	v.kv.Step = step
+	v.kv.Begin(now)
 	return preempted, stalled
 }
 

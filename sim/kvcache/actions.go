@@ -11,25 +11,24 @@ type Pin struct{ table Table }
 
 // Pin keeps the cached leading blocks of the path, at most limit, and returns how many there were.
 func (p *Pool) Pin(path []trace.Span, limit int32) (*Pin, int) {
-	pin := &Pin{table: Table{Path: path}}
+	pin := &Pin{table: Table{Path: path, pin: true}}
 	p.hold(&pin.table, p.Lookup(path, limit))
 	return pin, int(pin.table.blocks)
 }
 
-// Keep makes a pin of the blocks that a table refers to, and empties it.
+// Keep makes a pin of the cached blocks that a table refers to, and empties it.
 func (p *Pool) Keep(t *Table) (*Pin, int) {
-	pin := &Pin{table: *t}
-	pin.table.Path, pin.table.spares = slices.Clone(t.Path), slices.Clone(t.spares)
-	*t = Table{Path: t.Path, spares: t.spares[:0]}
-	return pin, int(pin.table.blocks)
+	pin, blocks := p.Pin(slices.Clone(t.Path), t.blocks)
+	p.Release(t)
+	return pin, blocks
 }
 
 // Unpin gives up a pin. Its blocks join the tail of the free queue unless others refer to them.
 func (p *Pool) Unpin(pin *Pin) { p.Release(&pin.table) }
 
-// Warm makes the first blocks blocks of the path resident, as if a request that computed them had just ended, and
-// returns how many it added. It adds what fits.
-func (p *Pool) Warm(path []trace.Span, blocks int32) int {
+// Warm makes the first blocks blocks of the path resident, as if a request of the owner that computed them had just ended,
+// and returns how many it added. It adds what fits.
+func (p *Pool) Warm(path []trace.Span, owner Owner, blocks int32) int {
 	if !p.PrefixCaching {
 		return 0
 	}
@@ -38,7 +37,7 @@ func (p *Pool) Warm(path []trace.Span, blocks int32) int {
 	if blocks = min(blocks, hits+room); blocks <= hits {
 		return 0
 	}
-	t := Table{Path: path, Class: Normal}
+	t := Table{Path: path, Class: Normal, Owner: owner}
 	size := int32(p.BlockSize)
 	p.Admit(&t, hits, blocks*size, blocks, 0)
 	p.Release(&t)
@@ -71,6 +70,7 @@ func (p *Pool) Drop(s trace.Span) (dropped, left int) {
 			p.queues[r.class].remove(r)
 			p.kept -= size
 			p.fresh += size
+			p.count(r.owner, idle, -int32(size))
 			dropped += size
 			p.drop(r)
 		}

@@ -153,8 +153,8 @@ func TestWithoutCaching(t *testing.T) {
 	}
 	path := own(1, 2)
 	p.Release(admit(t, p, path, 8))
-	if p.Fresh() != 3 || p.Lookup(path, 2) != 0 || p.Warm(path, 2) != 0 {
-		t.Errorf("%d blocks hold nothing, %d hits, %d made resident", p.Fresh(), p.Lookup(path, 2), p.Warm(path, 2))
+	if p.Fresh() != 3 || p.Lookup(path, 2) != 0 || p.Warm(path, 0, 2) != 0 {
+		t.Errorf("%d blocks hold nothing, %d hits, %d made resident", p.Fresh(), p.Lookup(path, 2), p.Warm(path, 0, 2))
 	}
 }
 
@@ -200,10 +200,10 @@ func TestWarmAddsWhatFits(t *testing.T) {
 	p := newPool(t, 4, 4)
 	running := admit(t, p, own(1, 2), 8)
 	path := own(2, 5)
-	if got := p.Warm(path, 5); got != 2 {
+	if got := p.Warm(path, 0, 5); got != 2 {
 		t.Errorf("made %d blocks resident, want the 2 that are free", got)
 	}
-	if got := p.Warm(path, 5); got != 0 {
+	if got := p.Warm(path, 0, 5); got != 0 {
 		t.Errorf("made %d more resident", got)
 	}
 	wantHits(t, p, "warm", path, 2)

@@ -14,7 +14,23 @@ func (p *Pool) Check() error {
 	if p.fresh < 0 || p.Free() > p.Blocks {
 		return fmt.Errorf("kv cache: %d fresh and %d queued blocks of %d", p.fresh, p.kept, p.Blocks)
 	}
-	return nil
+	if p.Accounts == nil {
+		return nil
+	}
+	return p.Accounts.compare(p.holders())
+}
+
+// holders counts the cached blocks that no request refers to by their owners.
+func (p *Pool) holders() holders {
+	held := holders{}
+	for _, n := range p.nodes {
+		for _, l := range [][]*run{n.runs, n.spare} {
+			for _, r := range l {
+				held.add(r.owner, r.state(), r.to-r.from)
+			}
+		}
+	}
+	return held
 }
 
 // check verifies queues and nodes, and returns how many blocks are in queues.
@@ -40,7 +56,7 @@ func (s *shelf) check() (queued int, err error) {
 			end = r.to
 		}
 		for _, r := range n.spare {
-			if r.node != n || r.to <= r.from || r.copy == 0 || (r.refs == 0) != r.queued {
+			if r.node != n || r.to <= r.from || r.copy == 0 || (r.refs == 0) != r.queued || r.pins > 0 {
 				return 0, fmt.Errorf("kv cache: node %d has a bad spare run of blocks [%d, %d) with %d references", k.Node(), r.from, r.to, r.refs)
 			}
 		}

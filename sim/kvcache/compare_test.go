@@ -62,7 +62,33 @@ func (w *twins) compare() error {
 	if err := same("referenced cached blocks", c.Referenced(), w.slow.referenced()); err != nil {
 		return err
 	}
+	if err := w.compareAccounts(); err != nil {
+		return err
+	}
 	return w.compareEvictions(c)
+}
+
+// compareAccounts checks what owners have held so far. It counts the growth of a copy, so that it stays pending.
+func (w *twins) compareAccounts() error {
+	l := w.fast.Ledger
+	l.Accounts = l.Accounts.clone()
+	for _, t := range w.running {
+		table := t.fast
+		l.CountGrowth(&table)
+	}
+	if err := l.Accounts.Check(l.Used()); err != nil {
+		return err
+	}
+	for owner, held := range w.slow.held {
+		if err := same(fmt.Sprintf("held by owner %d", owner), l.Accounts.Of(l.Now, Owner(owner)), held); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Accounts) clone() *Accounts {
+	return &Accounts{of: slices.Clone(a.of), starts: slices.Clone(a.starts)}
 }
 
 // compareEvictions takes all free blocks of c, one by one, and compares what each held.
@@ -118,7 +144,8 @@ func follow(resident map[slot]bool, events []Event) error {
 // clone copies a pool and the tables that grow in it.
 func clone(p *Pool) *Pool {
 	c := &Pool{Ledger: p.Ledger, shelf: newShelf(), spares: p.spares}
-	c.events = nil
+	c.shelf.ledger = &c.Ledger
+	c.events, c.Accounts = nil, p.Accounts.clone()
 	tables, runs := map[*Table]*Table{}, map[*run]*run{}
 	for key, n := range p.nodes {
 		m := &node{key: key}
@@ -128,7 +155,7 @@ func clone(p *Pool) *Pool {
 			to   *[]*run
 		}{{n.runs, &m.runs}, {n.spare, &m.spare}} {
 			for _, r := range l.from {
-				runs[r] = &run{node: m, from: r.from, to: r.to, refs: r.refs, copy: r.copy, class: r.class}
+				runs[r] = &run{node: m, from: r.from, to: r.to, refs: r.refs, pins: r.pins, owner: r.owner, copy: r.copy, class: r.class}
 				*l.to = append(*l.to, runs[r])
 			}
 		}

@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/agentsim/agentsim/trace"
 )
@@ -21,6 +22,16 @@ type Options struct {
 	Events bool
 	// Evictions makes a Pool note which blocks lose their last copy to other tokens.
 	Evictions bool
+	// Accounting makes the pool keep Accounts.
+	Accounting bool
+}
+
+// newLedger returns the ledger of an empty cache. It fails when a size is out of range.
+func newLedger(o Options) (Ledger, error) {
+	if err := o.validate(); err != nil {
+		return Ledger{}, err
+	}
+	return Ledger{Options: o, fresh: o.Blocks, Accounts: newAccounts(o)}, nil
 }
 
 func (o *Options) validate() error {
@@ -47,6 +58,10 @@ type Ledger struct {
 	Step int64
 	// Evicted counts cached blocks taken for other tokens.
 	Evicted int64
+	// Accounts is who holds how much; nil unless Options ask for it. Now is the time for them: whoever works on the pool sets
+	// it first.
+	Accounts *Accounts
+	Now      time.Duration
 
 	fresh  int // blocks that hold nothing
 	kept   int // blocks that nobody refers to and that may hold reusable tokens

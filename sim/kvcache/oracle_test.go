@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/agentsim/agentsim/trace"
 )
@@ -18,14 +19,18 @@ type blockPool struct {
 	queues  [1 + classes][]int
 	cached  map[slot][]int
 	evicted int64
+	held    []Holding // by owner
+	states  []State
 }
 
 // block is one KV block.
 type block struct {
 	refs   int
+	pins   int // of refs
 	class  Class
 	hashed bool // it is in the cache, under holds
 	holds  slot
+	owner  Owner
 }
 
 // slot is a block's worth of tokens: block number at of a tree node. It stands for vLLM's block hash.
@@ -42,6 +47,8 @@ type blockTable struct {
 	extra  []int
 	hashed int // leading blocks that are in the cache
 	tokens int32
+	owner  Owner
+	pin    bool
 }
 
 func newBlockPool(o Options) *blockPool {
@@ -92,8 +99,25 @@ func (p *blockPool) claim(path []trace.Span, claimed map[slot]bool) int {
 	return count
 }
 
-// take pops the head of the free queue; what it held leaves the cache (get_new_blocks).
-func (p *blockPool) take() int {
+// pass lets time pass: every block counts for its owner, but for those that hold nothing.
+func (p *blockPool) pass(d time.Duration) {
+	for i := range p.blocks {
+		b := &p.blocks[i]
+		s := p.states[b.owner]
+		switch {
+		case b.refs > b.pins:
+			s = Running
+		case b.refs > 0:
+			s = Pinned
+		case !b.hashed:
+			continue
+		}
+		p.held[b.owner][s] = p.held[b.owner][s].Plus(1, d)
+	}
+}
+
+// take pops the head of the free queue for a request; what it held leaves the cache (get_new_blocks).
+func (p *blockPool) take(t *blockTable) int {
 	for c := range p.queues {
 		if len(p.queues[c]) == 0 {
 			continue
@@ -104,7 +128,7 @@ func (p *blockPool) take() int {
 			p.evicted++
 			p.uncache(id)
 		}
-		p.blocks[id].refs = 1
+		p.blocks[id].refs, p.blocks[id].owner = 1, t.owner
 		return id
 	}
 	panic("no free block")
@@ -137,10 +161,23 @@ func (p *blockPool) hold(t *blockTable, hits int32) {
 		if p.blocks[id].refs == 0 {
 			p.unqueue(id)
 		}
-		p.blocks[id].refs++
+		p.refer(id, t, 1)
 		t.ids = append(t.ids, id)
 	}
 	t.hashed = int(hits)
+}
+
+// refer adds a reference to a block or takes one away. A block whose owner has ended passes to who takes it from the free
+// queue or puts it there.
+func (p *blockPool) refer(id int, t *blockTable, by int) {
+	b := &p.blocks[id]
+	ended := p.states[b.owner] == Ended || p.states[b.owner] == EndedSubagent
+	if (b.refs == 0 || b.refs+by == 0) && ended && t.owner != 0 {
+		b.owner = t.owner
+	}
+	if b.refs += by; t.pin {
+		b.pins += by
+	}
 }
 
 // admit is allocate_slots for a request without blocks.
@@ -157,7 +194,7 @@ func (p *blockPool) admit(t *blockTable, hits, tokens, reserve, extra int32) boo
 	}
 	p.hold(t, hits)
 	for range extra {
-		t.extra = append(t.extra, p.take())
+		t.extra = append(t.extra, p.take(t))
 	}
 	p.fill(t, tokens)
 	return true
@@ -179,7 +216,7 @@ func (p *blockPool) blocksFor(tokens int32) int {
 // fill takes blocks up to tokens and caches those that are full (cache_full_blocks).
 func (p *blockPool) fill(t *blockTable, tokens int32) {
 	for len(t.ids) < p.blocksFor(tokens) {
-		t.ids = append(t.ids, p.take())
+		t.ids = append(t.ids, p.take(t))
 	}
 	t.tokens = tokens
 	for p.PrefixCaching && t.hashed < int(tokens)/p.BlockSize {
@@ -203,7 +240,7 @@ func (p *blockPool) release(t *blockTable) {
 	}
 	for _, id := range slices.Backward(t.ids) {
 		b := &p.blocks[id]
-		if b.refs--; b.refs > 0 {
+		if p.refer(id, t, -1); b.refs > 0 {
 			continue
 		}
 		switch {
@@ -219,10 +256,10 @@ func (p *blockPool) release(t *blockTable) {
 }
 
 // warm adds cached blocks as a request would that held the first blocks of the path and ended.
-func (p *blockPool) warm(path []trace.Span, blocks int32) int {
+func (p *blockPool) warm(path []trace.Span, owner Owner, blocks int32) int {
 	hits := p.lookup(path, blocks)
 	for p.PrefixCaching && blocks > hits {
-		t := &blockTable{path: path, class: Normal}
+		t := &blockTable{path: path, class: Normal, owner: owner}
 		if p.admit(t, hits, blocks*int32(p.BlockSize), blocks*int32(p.BlockSize), 0) {
 			p.release(t)
 			return int(blocks - hits)

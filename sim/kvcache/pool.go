@@ -40,10 +40,13 @@ type Pool struct {
 
 // New returns an empty pool. It fails when a size is out of range.
 func New(o Options) (*Pool, error) {
-	if err := o.validate(); err != nil {
+	l, err := newLedger(o)
+	if err != nil {
 		return nil, err
 	}
-	return &Pool{Ledger: Ledger{Options: o, fresh: o.Blocks}, shelf: newShelf()}, nil
+	p := &Pool{Ledger: l, shelf: newShelf()}
+	p.shelf.ledger = &p.Ledger
+	return p, nil
 }
 
 // Lookup returns how many leading blocks of the path are cached, at most limit.
@@ -104,6 +107,7 @@ func (p *Pool) evict(n int) int {
 	p.kept -= m
 	if nd := r.node; nd != nil {
 		p.Evicted += int64(m)
+		p.count(r.owner, idle, -int32(m))
 		if r.copy == 0 && !(len(nd.spare) > 0 && p.promote(nd, r, r.to)) {
 			p.note(nd.key, r.to, r.to+int32(m), true)
 			if p.Evictions {

@@ -44,16 +44,18 @@ type radixNode struct {
 	children int
 	locks    int32
 	priority int32
+	owner    Owner
 	access   int64
 	heap     int // index in the heap of leaves, -1 outside
 }
 
 // NewRadix returns an empty tree. It fails when a size is out of range.
 func NewRadix(o Options) (*Radix, error) {
-	if err := o.validate(); err != nil {
+	l, err := newLedger(o)
+	if err != nil {
 		return nil, err
 	}
-	return &Radix{Ledger: Ledger{Options: o, fresh: o.Blocks}, nodes: map[place]*radixNode{}}, nil
+	return &Radix{Ledger: l, nodes: map[place]*radixNode{}}, nil
 }
 
 // Match finds how many leading blocks of the table's path are cached, at most limit. A Lock that follows at once refers
@@ -68,12 +70,12 @@ func (r *Radix) Match(t *Table, limit int32) int32 {
 // Lock refers to the blocks that were matched.
 func (r *Radix) Lock(t *Table) {
 	t.blocks = t.hashed
-	r.lock(t.last, nil)
+	r.lock(t, t.last, nil)
 }
 
 // Unlock gives up what Lock referred to, and empties the table.
 func (r *Radix) Unlock(t *Table) {
-	r.unlock(t.last)
+	r.unlock(t)
 	t.blocks, t.extra, t.hashed, t.last, t.decoding = 0, 0, 0, nil, false
 }
 
@@ -90,6 +92,7 @@ func (r *Radix) Evict(want int) {
 		r.kept -= size
 		r.fresh += size
 		r.Evicted += int64(size)
+		r.count(n.owner, idle, -int32(size))
 		r.noteNode(n, true)
 		delete(r.nodes, n.place())
 		if p := n.parent; p != nil {
@@ -114,7 +117,9 @@ func (r *Radix) Take(n int) { r.fresh -= n }
 // Grow gives the table fresh blocks, to hold the given tokens and extra blocks for state that does not grow.
 func (r *Radix) Grow(t *Table, tokens, extra int32) {
 	blocks := r.blocksFor(tokens)
-	r.Take(int(blocks - t.blocks + extra - t.extra))
+	more := blocks - t.blocks + extra - t.extra
+	r.Take(int(more))
+	r.count(t.Owner, Running, more)
 	t.blocks, t.extra = blocks, extra
 }
 
@@ -127,7 +132,8 @@ func (r *Radix) Insert(t *Table, tokens int32) {
 	full := r.fullBlocks(t, tokens)
 	at, last := r.insert(t, full)
 	r.fresh += int(at - t.hashed)
-	r.lock(last, t.last)
+	r.count(t.Owner, Running, t.hashed-full)
+	r.lock(t, last, t.last)
 	t.hashed, t.last = full, last
 }
 
@@ -135,12 +141,13 @@ func (r *Radix) Insert(t *Table, tokens int32) {
 // that this needs with Take.
 func (r *Radix) StartDecode(t *Table, tokens int32) {
 	t.decoding, t.base = true, int64(tokens)-r.Step
+	r.beginGrowth(t)
 }
 
 // Finish ends a request that has computed the given tokens: it enters their full blocks into the tree and gives up all
 // (cache_finished_req).
 func (r *Radix) Finish(t *Table, tokens int32) {
-	r.fresh += r.Held(t) - int(t.hashed)
+	r.giveUp(t)
 	if r.PrefixCaching {
 		full := r.fullBlocks(t, tokens)
 		at, _ := r.insert(t, full)
@@ -151,17 +158,25 @@ func (r *Radix) Finish(t *Table, tokens int32) {
 
 // Release takes all blocks from a request; what it has beside the tree is lost.
 func (r *Radix) Release(t *Table) {
-	r.fresh += r.Held(t) - int(t.hashed)
+	r.giveUp(t)
 	r.Unlock(t)
 }
 
-// Warm makes the first blocks blocks of the path resident, as if a request that computed them had just ended, and
-// returns how many it added. It adds what fits.
-func (r *Radix) Warm(path []trace.Span, blocks int32) int {
+// giveUp frees what the table holds beside the tree.
+func (r *Radix) giveUp(t *Table) {
+	r.CountGrowth(t)
+	own := r.Held(t) - int(t.hashed)
+	r.fresh += own
+	r.count(t.Owner, Running, -int32(own))
+}
+
+// Warm makes the first blocks blocks of the path resident, as if a request of the owner that computed them had just ended,
+// and returns how many it added. It adds what fits.
+func (r *Radix) Warm(path []trace.Span, owner Owner, blocks int32) int {
 	if !r.PrefixCaching {
 		return 0
 	}
-	t := Table{Path: path}
+	t := Table{Path: path, Owner: owner}
 	hits := r.Match(&t, blocks)
 	r.Lock(&t)
 	added := max(0, min(int(blocks-hits), r.Free()))
@@ -227,7 +242,7 @@ func (r *Radix) insert(t *Table, to int32) (at int32, last *radixNode) {
 		return at, last
 	}
 	n := r.newNode()
-	n.from, n.to, n.parent, n.priority = at, to, last, t.Priority
+	n.from, n.to, n.parent, n.priority, n.owner = at, to, last, t.Priority, t.Owner
 	for _, s := range t.Path {
 		if s.From = max(s.From, at); s.From >= to {
 			break
@@ -242,6 +257,7 @@ func (r *Radix) insert(t *Table, to int32) (at int32, last *radixNode) {
 		r.settle(last)
 	}
 	r.kept += n.size()
+	r.count(n.owner, idle, int32(n.size()))
 	r.settle(n)
 	r.noteNode(n, false)
 	return at, n
@@ -250,7 +266,7 @@ func (r *Radix) insert(t *Table, to int32) (at int32, last *radixNode) {
 // split cuts a node at a block and returns the upper part, which is new.
 func (r *Radix) split(n *radixNode, at int32) *radixNode {
 	upper := r.newNode()
-	upper.from, upper.to, upper.parent, upper.children, upper.locks, upper.priority = n.from, at, n.parent, 1, n.locks, n.priority
+	upper.from, upper.to, upper.parent, upper.children, upper.locks, upper.priority, upper.owner = n.from, at, n.parent, 1, n.locks, n.priority, n.owner
 	r.nodes[n.place()] = upper
 	i := 0
 	for ; n.spans[i].To <= at; i++ {
@@ -283,23 +299,33 @@ func (r *Radix) newNode() *radixNode {
 func (n *radixNode) size() int    { return int(n.to - n.from) }
 func (n *radixNode) place() place { return place{n.spans[0].Key, n.from} }
 
-// lock locks the nodes from n up to, and without, a node that is locked already.
-func (r *Radix) lock(n, locked *radixNode) {
+// lock locks for t the nodes from n up to, and without, a node that it has locked already.
+func (r *Radix) lock(t *Table, n, locked *radixNode) {
 	for ; n != locked; n = n.parent {
 		if n.locks++; n.locks == 1 {
 			r.kept -= n.size()
+			r.pass(t, n, idle, Running)
 			r.settle(n)
 		}
 	}
 }
 
-func (r *Radix) unlock(n *radixNode) {
-	for ; n != nil; n = n.parent {
+// unlock gives up all nodes that t has locked.
+func (r *Radix) unlock(t *Table) {
+	for n := t.last; n != nil; n = n.parent {
 		if n.locks--; n.locks == 0 {
 			r.kept += n.size()
+			r.pass(t, n, Running, idle)
 			r.settle(n)
 		}
 	}
+}
+
+// pass accounts for a node that t has taken up or let go of.
+func (r *Radix) pass(t *Table, n *radixNode, from, to State) {
+	r.count(n.owner, from, -int32(n.size()))
+	n.owner = r.Accounts.heir(n.owner, t)
+	r.count(n.owner, to, int32(n.size()))
 }
 
 // settle puts a node into the heap of leaves, or takes it out, as its children and locks demand.
@@ -352,7 +378,7 @@ func (h *leafHeap) Pop() any {
 
 // Check verifies the tree's invariants and returns the first that is broken.
 func (r *Radix) Check() error {
-	kept, leaves := 0, 0
+	kept, leaves, held := 0, 0, holders{}
 	children := map[*radixNode]int{}
 	for at, n := range r.nodes {
 		if at != n.place() || n.to <= n.from || n.parent != nil && (n.parent.to != n.from || n.parent.locks < n.locks) {
@@ -361,6 +387,7 @@ func (r *Radix) Check() error {
 		children[n.parent]++
 		if n.locks == 0 {
 			kept += n.size()
+			held.add(n.owner, idle, int32(n.size()))
 		}
 	}
 	for _, n := range r.nodes {
@@ -379,5 +406,5 @@ func (r *Radix) Check() error {
 	if r.fresh < 0 || r.Free() > r.Blocks {
 		return fmt.Errorf("kv cache: %d fresh and %d evictable blocks of %d", r.fresh, r.kept, r.Blocks)
 	}
-	return nil
+	return r.Accounts.compare(held)
 }

@@ -160,11 +160,11 @@ func TestRadixCopies(t *testing.T) {
 func TestRadixWarm(t *testing.T) {
 	r := newRadix(t, 1, 10)
 	held, _ := compute(t, r, own(1, 6), 6)
-	if added := r.Warm(own(2, 9), 9); added != 4 {
+	if added := r.Warm(own(2, 9), 0, 9); added != 4 {
 		t.Errorf("added %d blocks, want 4", added)
 	}
 	wantCounts(t, r, "warm", 0, 4)
-	if added := r.Warm(own(2, 9), 3); added != 0 {
+	if added := r.Warm(own(2, 9), 0, 3); added != 0 {
 		t.Errorf("added %d blocks again, want none", added)
 	}
 	r.Finish(held, 6)
@@ -182,7 +182,7 @@ func TestRadixWithoutCaching(t *testing.T) {
 	table, _ := compute(t, r, own(1, 4), 4)
 	r.Finish(table, 4)
 	wantCounts(t, r, "at the end", 10, 0)
-	if added := r.Warm(own(1, 4), 4); added != 0 {
+	if added := r.Warm(own(1, 4), 0, 4); added != 0 {
 		t.Errorf("added %d blocks without a cache", added)
 	}
 }

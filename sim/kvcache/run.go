@@ -6,6 +6,8 @@ type run struct {
 	node       *node
 	from, to   int32
 	refs       int32 // onWay, in a Store, when they are not there yet
+	pins       int32 // of the references those of pins
+	owner      Owner
 	copy       int64 // 0 for primary runs; spare runs are numbered
 	class      Class
 	queued     bool
@@ -54,6 +56,18 @@ func (q *queue) remove(r *run) {
 		r.next.prev = r.prev
 	}
 	r.queued, r.prev, r.next = false, nil, nil
+}
+
+// state is how the run's blocks are held.
+func (r *run) state() State {
+	switch {
+	case r.refs == 0:
+		return idle
+	case r.refs == r.pins:
+		return Pinned
+	default:
+		return Running
+	}
 }
 
 // list is the list of the node that holds the run.

@@ -11,6 +11,7 @@ import (
 type shelf struct {
 	nodes  map[trace.Key]*node
 	queues [classes]queue
+	ledger *Ledger // of a Pool, which accounts for owners
 
 	idle    []*node // node structs for reuse
 	idleRun []*run
@@ -92,6 +93,7 @@ func (s *shelf) drop(r *run) {
 // split cuts r at block at, leaves [from, at) in r and returns the new run [at, to).
 func (s *shelf) split(r *run, at int32) *run {
 	upper := s.newRun(r.node, at, r.to, r.refs, r.copy, r.class)
+	upper.pins, upper.owner = r.pins, r.owner
 	r.to = at
 	l := r.list()
 	*l = slices.Insert(*l, slices.Index(*l, r)+1, upper)
@@ -101,8 +103,25 @@ func (s *shelf) split(r *run, at int32) *run {
 	return upper
 }
 
-// refer adds a reference to the primary blocks [from, to) of n and returns how many had none.
-func (s *shelf) refer(n *node, from, to int32) (taken int) {
+// change adds a reference to a run, or takes one away: of a table, nil in a Store.
+func (s *shelf) change(r *run, t *Table, by int32) {
+	if t == nil {
+		r.refs += by
+		return
+	}
+	size := r.to - r.from
+	s.ledger.count(r.owner, r.state(), -size)
+	if r.refs += by; t.pin {
+		r.pins += by
+	}
+	if r.refs == 0 || r.refs == by { // it joins the free queue or leaves it
+		r.owner = s.ledger.Accounts.heir(r.owner, t)
+	}
+	s.ledger.count(r.owner, r.state(), size)
+}
+
+// refer adds a reference of t to the primary blocks [from, to) of n and returns how many had none.
+func (s *shelf) refer(t *Table, n *node, from, to int32) (taken int) {
 	for i := 0; i < len(n.runs); i++ {
 		r := n.runs[i]
 		if r.to <= from {
@@ -123,7 +142,7 @@ func (s *shelf) refer(n *node, from, to int32) (taken int) {
 			s.queues[r.class].remove(r)
 			taken += int(r.to - r.from)
 		}
-		r.refs++
+		s.change(r, t, 1)
 		i -= s.join(n, i)
 	}
 	return taken
@@ -135,7 +154,7 @@ func (s *shelf) join(n *node, i int) int {
 		return 0
 	}
 	a, b := n.runs[i-1], n.runs[i]
-	if a.to != b.from || a.refs != b.refs || a.refs == 0 || a.class != b.class {
+	if a.to != b.from || a.refs != b.refs || a.refs == 0 || a.pins != b.pins || a.owner != b.owner || a.class != b.class {
 		return 0
 	}
 	a.to = b.to
@@ -144,9 +163,9 @@ func (s *shelf) join(n *node, i int) int {
 	return 1
 }
 
-// release takes a reference from the blocks [from, to) of n, last block first: from the spare run of the given number
+// release takes a reference of t from the blocks [from, to) of n, last block first: from the spare run of the given number
 // where it still exists, else from the primary run. It returns how many have none now.
-func (s *shelf) release(n *node, copy int64, from, to int32) (freed int) {
+func (s *shelf) release(t *Table, n *node, copy int64, from, to int32) (freed int) {
 	for to > from {
 		l, i := &n.runs, 0
 		for i = len(n.spare) - 1; copy != 0 && i >= 0; i-- {
@@ -173,7 +192,7 @@ func (s *shelf) release(n *node, copy int64, from, to int32) (freed int) {
 			i++
 		}
 		to = low
-		if r.refs--; r.refs == 0 {
+		if s.change(r, t, -1); r.refs == 0 {
 			freed += int(r.to - r.from)
 			s.enqueue(r)
 		} else if r.copy == 0 && i+1 < len(n.runs) {
@@ -187,7 +206,7 @@ func (s *shelf) release(n *node, copy int64, from, to int32) (freed int) {
 // behind it.
 func (s *shelf) enqueue(r *run) {
 	q := &s.queues[r.class]
-	if t := q.tail; t != nil && t.node == r.node && t.copy == r.copy && t.from == r.to {
+	if t := q.tail; t != nil && t.node == r.node && t.copy == r.copy && t.owner == r.owner && t.from == r.to {
 		t.from = r.from
 		s.drop(r)
 		return

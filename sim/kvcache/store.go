@@ -180,7 +180,7 @@ func (s *Store) Hold(path []trace.Span, from, to int32) (held int32) {
 	held = s.Find(path, from, to)
 	for i := range path {
 		if low, high := max(from, path[i].From), min(held, path[i].To); low < high {
-			s.kept -= s.shelf.refer(s.shelf.nodes[path[i].Key], low, high)
+			s.kept -= s.shelf.refer(nil, s.shelf.nodes[path[i].Key], low, high)
 		}
 	}
 	return held
@@ -191,7 +191,7 @@ func (s *Store) Hold(path []trace.Span, from, to int32) (held int32) {
 func (s *Store) Release(path []trace.Span, from, to int32) {
 	for i := len(path) - 1; i >= 0; i-- {
 		if low, high := max(from, path[i].From), min(to, path[i].To); low < high {
-			s.kept += s.shelf.release(s.shelf.nodes[path[i].Key], 0, low, high)
+			s.kept += s.shelf.release(nil, s.shelf.nodes[path[i].Key], 0, low, high)
 		}
 	}
 }

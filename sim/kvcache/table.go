@@ -16,6 +16,8 @@ type Table struct {
 	Priority int32
 	// Order ranks requests that fill a block in the same step: vLLM's running order.
 	Order int64
+	// Owner is whom its blocks count for in Accounts.
+	Owner Owner
 
 	blocks int32      // held, extra blocks not counted
 	extra  int32      // held for state that does not grow, such as window layers
@@ -26,6 +28,8 @@ type Table struct {
 	// A decoding request holds tokens base+Step. Its growth is noted only when somebody looks.
 	decoding bool
 	base     int64
+	pin      bool      // of a Pin
+	started  BlockTime // Ledger.started when growth was last counted
 }
 
 // spareRange is blocks of a table for which the cache had others when they were filled.
@@ -56,6 +60,7 @@ func (p *Pool) Reserve(t *Table, hits, tokens, reserve, extra int32) bool {
 	t.extra = extra
 	fresh := p.blocksFor(tokens) - hits
 	p.Take(int(fresh + extra))
+	p.count(t.Owner, Running, fresh+extra)
 	t.blocks = hits + fresh
 	return true
 }
@@ -87,7 +92,7 @@ func (p *Pool) hold(t *Table, hits int32) {
 		if s.From >= hits {
 			break
 		}
-		p.kept -= p.refer(p.nodes[s.Key], s.From, min(s.To, hits))
+		p.kept -= p.refer(t, p.nodes[s.Key], s.From, min(s.To, hits))
 		t.span = i
 	}
 	t.hashed, t.blocks = hits, hits
@@ -105,6 +110,7 @@ func (p *Pool) GrowAhead(t *Table, tokens, slots int32) bool {
 	}
 	if need > 0 {
 		p.Take(need)
+		p.count(t.Owner, Running, int32(need))
 		t.blocks += int32(need)
 	}
 	p.register(t, tokens/int32(p.BlockSize))
@@ -145,12 +151,12 @@ func (p *Pool) enter(t *Table, n *node, from, to int32) {
 	for from < to {
 		switch {
 		case i == len(n.runs) || n.runs[i].from >= to: // nothing there
-			p.insert(n, i, from, to, t.Class)
+			p.insert(t, n, i, from, to)
 			return
 		case n.runs[i].from > from: // a hole before run i
 			end := n.runs[i].from
 			before := len(n.runs)
-			p.insert(n, i, from, end, t.Class)
+			p.insert(t, n, i, from, end)
 			i += len(n.runs) - before
 			from = end
 		default: // run i has these tokens
@@ -162,16 +168,18 @@ func (p *Pool) enter(t *Table, n *node, from, to int32) {
 	}
 }
 
-// insert adds a primary run with one reference at index i of n's runs.
-func (p *Pool) insert(n *node, i int, from, to int32, class Class) {
+// insert adds a primary run, to which t alone refers, at index i of n's runs.
+func (p *Pool) insert(t *Table, n *node, i int, from, to int32) {
 	p.note(n.key, from, to, false)
 	if i > 0 {
-		if a := n.runs[i-1]; a.to == from && a.refs == 1 && a.class == class {
+		if a := n.runs[i-1]; a.to == from && a.refs == 1 && a.pins == 0 && a.owner == t.Owner && a.class == t.Class {
 			a.to = to
 			return
 		}
 	}
-	n.runs = slices.Insert(n.runs, i, p.newRun(n, from, to, 1, 0, class))
+	r := p.newRun(n, from, to, 1, 0, t.Class)
+	r.owner = t.Owner
+	n.runs = slices.Insert(n.runs, i, r)
 }
 
 func (p *Pool) addSpare(t *Table, n *node, from, to int32) {
@@ -187,7 +195,9 @@ func (p *Pool) addSpare(t *Table, n *node, from, to int32) {
 		}
 	}
 	p.spares++
-	n.spare = append(n.spare, p.newRun(n, from, to, 1, p.spares, t.Class))
+	r := p.newRun(n, from, to, 1, p.spares, t.Class)
+	r.owner = t.Owner
+	n.spare = append(n.spare, r)
 	t.spares = append(t.spares, spareRange{n.key, from, to, p.spares})
 }
 
@@ -195,6 +205,7 @@ func (p *Pool) addSpare(t *Table, n *node, from, to int32) {
 // that this needs with Take.
 func (p *Pool) StartDecode(t *Table, tokens int32) {
 	t.decoding, t.base = true, int64(tokens)-p.Step
+	p.beginGrowth(t)
 	if !p.PrefixCaching {
 		return
 	}
@@ -279,7 +290,12 @@ func (p *Pool) Ahead(t *Table) {
 			p.sync(n)
 		}
 	}
+	p.CountGrowth(t)
 	t.base++
+	if n := int32(p.Uncounted(t)); p.Accounts != nil {
+		p.count(t.Owner, Running, n)
+		t.blocks += n
+	}
 }
 
 // StopDecode ends the growth that StartDecode began, at the present step.
@@ -287,6 +303,7 @@ func (p *Pool) StopDecode(t *Table) {
 	if !t.decoding {
 		return
 	}
+	p.CountGrowth(t)
 	t.blocks = p.blocksFor(int32(t.base + p.Step))
 	for i := t.span; i < len(t.Path) && p.PrefixCaching; i++ {
 		if n := p.nodes[t.Path[i].Key]; n != nil && slices.Contains(n.writers, t) {
@@ -305,6 +322,7 @@ func (p *Pool) Release(t *Table) {
 	p.StopDecode(t)
 	p.fresh += int(t.extra)
 	p.enqueueBlank(t.blocks - t.hashed)
+	p.count(t.Owner, Running, t.hashed-t.blocks-t.extra)
 	k := len(t.spares)
 	for i := min(t.span, len(t.Path)-1); i >= 0; i-- {
 		s := &t.Path[i]
@@ -315,11 +333,11 @@ func (p *Pool) Release(t *Table) {
 		n := p.nodes[s.Key]
 		for ; k > 0 && t.spares[k-1].key == s.Key; k-- {
 			sp := &t.spares[k-1]
-			p.kept += p.release(n, 0, sp.to, to)
-			p.kept += p.release(n, sp.copy, sp.from, sp.to)
+			p.kept += p.release(t, n, 0, sp.to, to)
+			p.kept += p.release(t, n, sp.copy, sp.from, sp.to)
 			to = sp.from
 		}
-		p.kept += p.release(n, 0, s.From, to)
+		p.kept += p.release(t, n, 0, s.From, to)
 	}
 	t.blocks, t.extra, t.hashed, t.span, t.spares = 0, 0, 0, 0, t.spares[:0]
 }

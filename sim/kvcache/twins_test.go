@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/agentsim/agentsim/trace"
 )
@@ -34,6 +35,9 @@ type twinPin struct {
 	slow *blockTable
 }
 
+// twinOwners is the number of owners, nobody included.
+const twinOwners = 4
+
 // opBytes is the length of an operation in a script: its kind and three operands.
 const opBytes = 4
 
@@ -49,14 +53,22 @@ func runScript(script []byte) (log []string, err error) {
 		PrefixCaching: script[2]%16 != 15,
 		FreeTailFirst: script[2]%4 == 1,
 		Events:        true,
+		Accounting:    true,
 	}
 	fast, err := New(o)
 	if err != nil {
 		return nil, err
 	}
 	w := &twins{fast: fast, slow: newBlockPool(o), paths: randomPaths(uint64(script[3])), resident: map[slot]bool{}}
+	for range twinOwners {
+		w.fast.Accounts.Open()
+		w.slow.states, w.slow.held = append(w.slow.states, Other), append(w.slow.held, Holding{})
+	}
 	w.log = append(w.log, fmt.Sprintf("%+v, paths %v", o, w.paths))
-	err = operate(script[opBytes:], w.do, w.compare)
+	err = operate(script[opBytes:], func(kind byte, a, b, c int32) error {
+		w.pass(time.Duration(byte(a)^byte(c)) % 7)
+		return w.do(kind, a, b, c)
+	}, w.compare)
 	return w.log, err
 }
 
@@ -108,6 +120,12 @@ func randomPaths(seed uint64) [][]trace.Span {
 	return paths
 }
 
+// pass lets time pass.
+func (w *twins) pass(d time.Duration) {
+	w.fast.Now += d
+	w.slow.pass(d)
+}
+
 func (w *twins) say(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
 
 // pick returns the n-th of the requests that decode, or of those that do not; nil when there are none.
@@ -129,7 +147,7 @@ func (w *twins) do(kind byte, a, b, c int32) error {
 	size := int32(w.fast.BlockSize)
 	path := w.paths[int(a)%len(w.paths)]
 	blocks := path[len(path)-1].To
-	switch kind % 20 {
+	switch kind % 21 {
 	case 0, 1, 2, 3:
 		return w.admit(path, blocks*size, b, c)
 	case 4, 5:
@@ -158,7 +176,7 @@ func (w *twins) do(kind byte, a, b, c int32) error {
 		}
 	case 16:
 		if b%2 == 0 {
-			slow := &blockTable{path: path}
+			slow := &blockTable{path: path, pin: true}
 			hits := w.slow.lookup(path, b/2%(blocks+1))
 			w.slow.hold(slow, hits)
 			w.say("pin path %d", int(a)%len(w.paths))
@@ -174,8 +192,9 @@ func (w *twins) do(kind byte, a, b, c int32) error {
 		}
 	case 17:
 		n := b % (blocks + 1)
-		w.say("warm %d blocks of path %d", n, int(a)%len(w.paths))
-		return same("warmed", w.fast.Warm(path, n), w.slow.warm(path, n))
+		owner := Owner(c % twinOwners)
+		w.say("warm %d blocks of path %d for owner %d", n, int(a)%len(w.paths), owner)
+		return same("warmed", w.fast.Warm(path, owner, n), w.slow.warm(path, owner, n))
 	case 18:
 		s := path[int(b)%len(path)]
 		s.From += c % (s.To - s.From)
@@ -194,6 +213,14 @@ func (w *twins) do(kind byte, a, b, c int32) error {
 		n := b % (blocks + 1)
 		w.say("look up %d blocks of path %d", n, int(a)%len(w.paths))
 		return same("hits", w.fast.Lookup(path, n), w.slow.lookup(path, n))
+	case 20:
+		owner, state := Owner(a%twinOwners), Tool+State(b)%(States-Tool)
+		if owner == 0 {
+			break
+		}
+		w.say("owner %d is in state %d", owner, state)
+		w.fast.Accounts.SetState(w.fast.Now, owner, state)
+		w.slow.states[owner] = state
 	}
 	return nil
 }
@@ -216,6 +243,8 @@ func (w *twins) admit(path []trace.Span, full, b, c int32) error {
 		t.fast.Class = Normal
 	}
 	t.slow.class = t.fast.Class
+	t.fast.Owner = Owner(b % twinOwners)
+	t.slow.owner = t.fast.Owner
 	target := 1 + b%(full+size-1)
 	hits := min(w.fast.Lookup(path, target/size), (target-1)/size)
 	if err := same("hits", hits, min(w.slow.lookup(path, target/size), (target-1)/size)); err != nil {
@@ -227,8 +256,8 @@ func (w *twins) admit(path []trace.Span, full, b, c int32) error {
 		reserve = tokens
 	}
 	extra := max(0, c/16%8-5)
-	w.say("admit %s to %v with %d hits for %d of %d tokens, reserving %d, class %d, %d extra blocks",
-		t.name, path, hits, tokens, target, reserve, t.fast.Class, extra)
+	w.say("owner %d: admit %s to %v with %d hits for %d of %d tokens, reserving %d, class %d, %d extra blocks",
+		t.fast.Owner, t.name, path, hits, tokens, target, reserve, t.fast.Class, extra)
 	ok := w.fast.Admit(&t.fast, hits, tokens, w.fast.blocksFor(reserve), extra)
 	if err := same("admitted", ok, w.slow.admit(&t.slow, hits, tokens, reserve, extra)); err != nil || !ok {
 		return err
@@ -259,7 +288,7 @@ func (w *twins) step() {
 	if need <= w.fast.Free() {
 		w.say("step")
 		w.fast.Take(need)
-		w.fast.Step++
+		w.fast.Begin(w.fast.Now)
 		for _, t := range w.running {
 			if t.fast.decoding {
 				w.slow.fill(&t.slow, t.slow.tokens+1)
@@ -284,7 +313,7 @@ func (w *twins) step() {
 		}
 		w.slow.fill(&t.slow, t.slow.tokens+1)
 	}
-	w.fast.Step++
+	w.fast.Begin(w.fast.Now)
 }
 
 // leap takes up to n steps at once, as many as need no eviction.
@@ -304,14 +333,19 @@ func (w *twins) leap(n int64) {
 		taken += need
 	}
 	w.say("leap over %d steps", steps)
+	at := w.fast.Now
+	for i := range steps {
+		w.fast.Begin(at + time.Duration(i))
+	}
+	w.fast.Now += time.Duration(steps)
 	w.fast.Take(taken)
-	w.fast.Step += steps
 	for range steps {
 		for _, t := range w.running {
 			if t.fast.decoding {
 				w.slow.fill(&t.slow, t.slow.tokens+1)
 			}
 		}
+		w.slow.pass(1)
 	}
 }
 
