@@ -149,3 +149,34 @@ func TestCancelledIsNotGenerated(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTokensOfIdlePrompt: r1 gets no block for its 28th token at 145 ms and is its own victim, for r2, which came last, ranks
+// first. So the step from there to 150 ms leaves out r2's prompt, of which the one before has computed 11 tokens.
+func TestTokensOfIdlePrompt(t *testing.T) {
+	shared := []trace.Span{{Key: trace.MakeKey(1, 0), From: 0, To: 6}}
+	first := node(2, 2)
+	w := &workload{
+		Options: Options{MaxSeqs: 5, MaxBatchedTokens: 5, StateBlocks: 2, Async: true, Ranked: true},
+		kv:      kvcache.Options{BlockSize: 3, Blocks: 23, PrefixCaching: true},
+		requests: []arrival{
+			{path: shared, input: 1, output: 18, rank: 1, cancel: Never},
+			{path: below(shared, 3, 3), input: 26, output: 4, rank: 2, cancel: Never},
+			{at: 4 * ms, path: below(first, 4, 6), input: 19, output: 6, cancel: Never},
+			{path: first, input: 1, output: 8, rank: 1, cancel: Never},
+		},
+		looks: []time.Duration{140 * ms, 147 * ms},
+	}
+	got, _ := playEngine(t, w, models.FixedSteps(10*ms, 5*ms))
+	var tokens []int32
+	for _, h := range got.log {
+		if h.id == 2 && h.what == "has tokens" {
+			tokens = append(tokens, h.hit)
+		}
+	}
+	if want := []int32{8, 11}; !slices.Equal(tokens, want) {
+		t.Errorf("r2 has %d tokens while its prompt is computed, want %d", tokens, want)
+	}
+	if !slices.Contains(got.lines(), "145ms r1 preempted") {
+		t.Errorf("r1 was to lose its blocks:\n%q", got.lines())
+	}
+}

@@ -58,6 +58,8 @@ func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 		chunk, room := v.goOn(now, &batch, budget)
 		budget -= chunk
 		preempted = preempted || !room
+	} else if v.partial != nil {
+		v.partial.chunk = 0
 	}
 	if preempted && v.noEvict {
 		return batch, false, fmt.Errorf("worker %d at %v: a request lost its KV blocks in spite of GUARANTEED_NO_EVICT", v.Worker, now)
