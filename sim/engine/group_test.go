@@ -44,6 +44,12 @@ func (m *rankMachine) truncate(now time.Duration) {
 	}
 }
 
+func (m *rankMachine) setState(now time.Duration, o kvcache.Owner, s kvcache.State) {
+	for _, r := range m.ranks {
+		r.setState(now, o, s)
+	}
+}
+
 func (m *rankMachine) Schedule(now time.Duration) (all []Outcome, err error) {
 	for _, r := range m.ranks {
 		outcomes, err := r.Schedule(now)
@@ -70,7 +76,7 @@ func groupOf(w *workload, cost *models.StepCost, ranks, size int) (*rankMachine,
 	for i := range ranks {
 		o := w.Options
 		o.Lockstep, o.Worker, o.Groups = true, i, 2
-		e, err := New(o, cost, w.kv, nil)
+		e, err := newOwned(w, cost, o)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -149,6 +155,10 @@ func compareGroups(w *workload, cost *models.StepCost, ranks, size int, seed uin
 			s.Recompute, s.Occupancy = 0, Occupancy{}
 			if s != d.stats || e.Gaps.Count() != d.gaps {
 				return fmt.Errorf("rank %d counts %+v and %d gaps, its twin %+v and %d", i, s, e.Gaps.Count(), d.stats, d.gaps)
+			}
+			e.Close(d.at)
+			if err := compareHoldings(e, d.at, d.held); err != nil {
+				return fmt.Errorf("leaps cut at %v: rank %d: %w", cuts, i, err)
 			}
 		}
 	}

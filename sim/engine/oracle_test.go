@@ -13,6 +13,7 @@ import (
 // walker is what the slow and obvious twins of Engine share: they walk their batch in every step.
 type walker struct {
 	Options
+	*holdings
 	cost *models.StepCost
 	jobs map[*Request]*job
 	// running is in order of admission; scheduled are those of the step in flight, in the order of its scheduling.
@@ -50,13 +51,14 @@ type job struct {
 	node   *treeNode
 	locked int
 	held   int
+	state  int // blocks that do not grow
 }
 
 // tokens is vLLM's num_tokens: prompt and output so far.
 func (j *job) tokens() int32 { return j.Input + j.generated }
 
 func newWalker(o Options, cost *models.StepCost) walker {
-	return walker{Options: o, cost: cost, jobs: map[*Request]*job{}}
+	return walker{Options: o, holdings: newHoldings(), cost: cost, jobs: map[*Request]*job{}}
 }
 
 func (o *walker) Next() time.Duration {
@@ -68,7 +70,7 @@ func (o *walker) Next() time.Duration {
 
 // enqueue adds a request. Its longest output is what its client asks for, where that fits.
 func (o *walker) enqueue(now time.Duration, r *Request, fits func(input, output int32) bool) {
-	j := &job{Request: r, blocks: blockTable{path: r.Path}, most: r.Output}
+	j := &job{Request: r, blocks: blockTable{path: r.Path, owner: r.Owner}, most: r.Output}
 	if r.MaxOutput > r.Output && fits(r.Input, r.MaxOutput) {
 		j.most = r.MaxOutput
 	}
@@ -188,6 +190,7 @@ func (o *walker) takes(step models.Fixed) {
 // endStep emits the tokens of the step. After each prefill, chunk or token of a request that goes on it calls goesOn, and
 // ends after its last token.
 func (o *walker) endStep(goesOn, ends func(*job)) []Outcome {
+	o.pass(o.end)
 	o.busy = false
 	o.stats.Steps++
 	o.stats.Busy += o.end - o.start
@@ -316,7 +319,9 @@ type oracle struct {
 }
 
 func newOracle(o Options, cost *models.StepCost, kv kvcache.Options) *oracle {
-	return &oracle{newWalker(o, cost), newBlockPool(kv)}
+	or := &oracle{newWalker(o, cost), newBlockPool(kv)}
+	or.count, or.pool.states = or.pool.count, &or.states
+	return or
 }
 
 func (o *oracle) resident() map[slot]bool { return o.pool.resident() }
@@ -330,6 +335,7 @@ func (o *oracle) Enqueue(now time.Duration, r *Request) {
 
 // Schedule is schedule of vLLM, repeated when all running requests were preempted: that step takes no time.
 func (o *oracle) Schedule(now time.Duration) ([]Outcome, error) {
+	o.pass(now)
 	for _, j := range o.aborts {
 		if !j.done {
 			o.leaves(j)
@@ -464,7 +470,9 @@ type blockPool struct {
 	holds   map[int]slot // of hashed blocks
 	cached  map[slot][]int
 	free    []int
+	owners  []kvcache.Owner
 	evicted int64
+	states  *[owners]kvcache.State
 }
 
 // slot is block number at of a node: what vLLM names by a hash.
@@ -478,10 +486,11 @@ type blockTable struct {
 	path       []trace.Span
 	ids, extra []int
 	hashed     int32
+	owner      kvcache.Owner
 }
 
 func newBlockPool(o kvcache.Options) *blockPool {
-	p := &blockPool{Options: o, refs: make([]int, o.Blocks), holds: map[int]slot{}, cached: map[slot][]int{}}
+	p := &blockPool{Options: o, refs: make([]int, o.Blocks), owners: make([]kvcache.Owner, o.Blocks), holds: map[int]slot{}, cached: map[slot][]int{}}
 	for i := range o.Blocks {
 		p.free = append(p.free, i)
 	}
@@ -519,13 +528,14 @@ func (p *blockPool) admit(t *blockTable, hits, tokens int32, reserve int, extra 
 	for i := range hits {
 		id := p.cached[slotAt(t.path, i)][0]
 		if p.refs[id]++; p.refs[id] == 1 {
+			p.inherit(id, t)
 			p.free = slices.DeleteFunc(p.free, func(other int) bool { return other == id })
 		}
 		t.ids = append(t.ids, id)
 	}
 	t.hashed = hits
 	for range extra {
-		t.extra = append(t.extra, p.take())
+		t.extra = append(t.extra, p.take(t))
 	}
 	return p.grow(t, tokens, tokens)
 }
@@ -538,7 +548,7 @@ func (p *blockPool) grow(t *blockTable, tokens, slots int32) bool {
 		return false
 	}
 	for len(t.ids) < p.blocksFor(slots) {
-		t.ids = append(t.ids, p.take())
+		t.ids = append(t.ids, p.take(t))
 	}
 	for ; p.PrefixCaching && t.hashed < tokens/int32(p.BlockSize); t.hashed++ {
 		s, id := slotAt(t.path, t.hashed), t.ids[t.hashed]
@@ -548,7 +558,7 @@ func (p *blockPool) grow(t *blockTable, tokens, slots int32) bool {
 	return true
 }
 
-func (p *blockPool) take() int {
+func (p *blockPool) take(t *blockTable) int {
 	id := p.free[0]
 	p.free = p.free[1:]
 	if s, ok := p.holds[id]; ok {
@@ -559,8 +569,25 @@ func (p *blockPool) take() int {
 			delete(p.cached, s)
 		}
 	}
-	p.refs[id] = 1
+	p.refs[id], p.owners[id] = 1, t.owner
 	return id
+}
+
+// inherit gives a block whose owner has ended to the request that takes it from the free queue or puts it there.
+func (p *blockPool) inherit(id int, t *blockTable) {
+	p.owners[id] = heir(p.states, p.owners[id], t.owner)
+}
+
+// count counts the blocks that somebody refers to and those that hold cached tokens.
+func (p *blockPool) count() (counts [owners][kvcache.States]int) {
+	for id, refs := range p.refs {
+		if refs > 0 {
+			counts[p.owners[id]][kvcache.Running]++
+		} else if _, hashed := p.holds[id]; hashed {
+			counts[p.owners[id]][p.states[p.owners[id]]]++
+		}
+	}
+	return counts
 }
 
 func (p *blockPool) release(t *blockTable) {
@@ -572,6 +599,7 @@ func (p *blockPool) release(t *blockTable) {
 		if p.refs[id]--; p.refs[id] > 0 {
 			continue
 		}
+		p.inherit(id, t)
 		if _, hashed := p.holds[id]; hashed || !p.FreeTailFirst && p.PrefixCaching {
 			p.free = append(p.free, id)
 		} else {

@@ -34,6 +34,7 @@ type treeNode struct {
 	parent   *treeNode
 	children map[slot]*treeNode
 	locks    int
+	owner    kvcache.Owner
 	access   int64
 	priority int32 // the highest of the requests that entered tokens through it
 }
@@ -41,7 +42,23 @@ type treeNode struct {
 func newSGLangOracle(o Options, cost *models.StepCost, kv kvcache.Options) *sglangOracle {
 	s := &sglangOracle{walker: newWalker(o, cost), kv: kv, free: kv.Blocks, root: &treeNode{children: map[slot]*treeNode{}, locks: 1}}
 	s.ratio = s.firstRatio()
+	s.count = s.countBlocks
 	return s
+}
+
+// countBlocks counts what is in the tree, and what requests have beside it.
+func (o *sglangOracle) countBlocks() (counts [owners][kvcache.States]int) {
+	o.root.each(func(n *treeNode) {
+		state := o.states[n.owner]
+		if n.locks > 0 {
+			state = kvcache.Running
+		}
+		counts[n.owner][state] += len(n.key)
+	})
+	for _, j := range o.jobs {
+		counts[j.Owner][kvcache.Running] += j.held - j.locked + j.state
+	}
+	return counts
 }
 
 func (o *sglangOracle) Enqueue(now time.Duration, r *Request) {
@@ -65,7 +82,7 @@ func key(j *job, blocks int) []slot {
 func (o *sglangOracle) now() int64 { o.clock++; return o.clock }
 
 func (o *sglangOracle) split(n *treeNode, at int) *treeNode {
-	upper := &treeNode{key: n.key[:at], parent: n.parent, children: map[slot]*treeNode{n.key[at]: n}, locks: n.locks, access: o.now(), priority: n.priority}
+	upper := &treeNode{key: n.key[:at], parent: n.parent, children: map[slot]*treeNode{n.key[at]: n}, locks: n.locks, owner: n.owner, access: o.now(), priority: n.priority}
 	n.parent.children[n.key[0]] = upper
 	n.key, n.parent = n.key[at:], upper
 	return upper
@@ -94,7 +111,7 @@ func (o *sglangOracle) insert(j *job, blocks int) (int, *treeNode) {
 	k := key(j, blocks)
 	at, n := o.match(k)
 	if at < len(k) {
-		leaf := &treeNode{key: k[at:], parent: n, children: map[slot]*treeNode{}, access: o.now()}
+		leaf := &treeNode{key: k[at:], parent: n, owner: j.Owner, children: map[slot]*treeNode{}, access: o.now()}
 		n.children[k[at]] = leaf
 		n = leaf
 	}
@@ -104,8 +121,13 @@ func (o *sglangOracle) insert(j *job, blocks int) (int, *treeNode) {
 	return at, n
 }
 
-func (o *sglangOracle) lock(n *treeNode, by int) {
+// lock adds a lock of a request to the nodes down to n, or takes one away. A node whose owner has ended passes to who locks
+// it alone.
+func (o *sglangOracle) lock(j *job, n *treeNode, by int) {
 	for ; n != nil && n != o.root; n = n.parent {
+		if n.locks == 0 || n.locks+by == 0 {
+			n.owner = heir(&o.states, n.owner, j.Owner)
+		}
 		n.locks += by
 	}
 }
@@ -170,8 +192,8 @@ func (o *sglangOracle) cacheUnfinished(j *job) {
 	full := int(j.computed) / o.kv.BlockSize
 	had, n := o.insert(j, full)
 	o.free += had - j.locked
-	o.lock(j.node, -1)
-	o.lock(n, 1)
+	o.lock(j, n, 1)
+	o.lock(j, j.node, -1)
 	j.node, j.locked = n, full
 }
 
@@ -181,12 +203,12 @@ func (o *sglangOracle) cacheFinished(j *job) {
 		full := int(j.computed) / o.kv.BlockSize
 		had, _ := o.insert(j, full)
 		o.free += had - j.locked + j.held - full
-		o.lock(j.node, -1)
+		o.lock(j, j.node, -1)
 	} else {
 		o.free += j.held
 	}
 	o.free += int(o.StateBlocks)
-	j.node, j.locked, j.held = nil, 0, 0
+	j.node, j.locked, j.held, j.state = nil, 0, 0, 0
 }
 
 // The scheduler.
@@ -208,6 +230,7 @@ func (o *sglangOracle) pages(tokens int32) int {
 
 // Schedule is an iteration of the event loop, or two when the first found nothing but finished requests.
 func (o *sglangOracle) Schedule(now time.Duration) ([]Outcome, error) {
+	o.pass(now)
 	for _, j := range o.aborts {
 		if j.done {
 			continue
@@ -360,7 +383,7 @@ func (o *sglangOracle) prefill(now time.Duration) (outcomes []Outcome) {
 		}
 		n := int(j.tokens()) - hits*size
 		output := min(int(j.most-j.generated), clipNewTokens)
-		o.lock(node, 1)
+		o.lock(j, node, 1)
 		whole := (n + size - 1) / size * size
 		switch {
 		case float64(n+output+size+int(o.StateBlocks)*size) >= float64(have())-offset:
@@ -375,11 +398,11 @@ func (o *sglangOracle) prefill(now time.Duration) (outcomes []Outcome) {
 			}
 		}
 		if n == 0 {
-			o.lock(node, -1)
+			o.lock(j, node, -1)
 			break
 		}
 		o.waiting = slices.DeleteFunc(o.waiting, func(other *job) bool { return other == j })
-		j.node, j.locked, j.held = node, hits, hits
+		j.node, j.locked, j.held, j.state = node, hits, hits, int(o.StateBlocks)
 		j.computed = int32(hits * size)
 		outcomes = append(outcomes, o.admitted(j, now))
 		newStates += int(o.StateBlocks)
@@ -467,8 +490,8 @@ func (o *sglangOracle) retract(enough func() bool) (outcomes []Outcome) {
 		}
 		o.batch = slices.DeleteFunc(o.batch, func(j *job) bool { return j == victim })
 		o.free += victim.held - victim.locked + int(o.StateBlocks)
-		o.lock(victim.node, -1)
-		victim.node, victim.locked, victim.held = nil, 0, 0
+		o.lock(victim, victim.node, -1)
+		victim.node, victim.locked, victim.held, victim.state = nil, 0, 0, 0
 		outcomes = append(outcomes, o.preempted(victim))
 		o.wait(victim)
 	}

@@ -24,6 +24,7 @@ type machine interface {
 	Schedule(now time.Duration) ([]Outcome, error)
 	EndStep() []Outcome
 	truncate(now time.Duration)
+	setState(now time.Duration, o kvcache.Owner, s kvcache.State)
 }
 
 // workload is requests for one engine, and when they come.
@@ -34,6 +35,7 @@ type workload struct {
 	requests []arrival
 	// looks are times at which somebody reads the state of all requests.
 	looks []time.Duration
+	turns []turn
 }
 
 type arrival struct {
@@ -107,13 +109,13 @@ type run struct {
 func play(m machine, w *workload, cuts []time.Duration, after func(now time.Duration) error) (run, error) {
 	type event struct {
 		at      time.Duration
-		kind    int // 0 arrival, 1 cancellation, 2 look, 3 cut
+		kind    int // 0 arrival, 1 cancellation, 2 look, 3 cut, 4 turn
 		request int
 	}
 	var events []event
 	var r run
 	for i, a := range w.requests {
-		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank, Priority: int32(max(0, 2-a.rank)), Group: int32(i % 3), Seed: a.seed})
+		r.requests = append(r.requests, &Request{ID: int32(i), Path: a.path, Input: a.input, Output: a.output, MaxOutput: a.maxOutput, Rank: a.rank, Priority: int32(max(0, 2-a.rank)), Group: int32(i % 3), Seed: a.seed, Owner: kvcache.Owner(i % owners)})
 		events = append(events, event{a.at, 0, i})
 		if a.cancel != Never {
 			events = append(events, event{max(a.cancel, a.at), 1, i})
@@ -121,6 +123,9 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 	}
 	for _, at := range w.looks {
 		events = append(events, event{at, 2, 0})
+	}
+	for i, t := range w.turns {
+		events = append(events, event{t.at, 4, i})
 	}
 	for _, at := range cuts {
 		events = append(events, event{at, 3, 0})
@@ -168,6 +173,8 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 				}
 			case 3:
 				m.truncate(now)
+			case 4:
+				m.setState(now, w.turns[i].owner, w.turns[i].state)
 			}
 		}
 		if m.Next() == now { // a leap was cut to a step that ends now
@@ -187,12 +194,18 @@ func play(m machine, w *workload, cuts []time.Duration, after func(now time.Dura
 	return r, fmt.Errorf("no end after a million events")
 }
 
+// snapshot is what a twin has cached, and who has held how much until then.
+type snapshot struct {
+	resident map[slot]bool
+	held     [owners]kvcache.Holding
+}
+
 // compareTwins plays a workload on an engine and its twin, and on an engine whose leaps are cut.
 func compareTwins(w *workload, seed uint64) error {
-	cached := map[time.Duration]map[slot]bool{}
+	cached := map[time.Duration]snapshot{}
 	slow := newTwin(w, costs[w.cost])
 	want, err := play(slow, w, nil, func(now time.Duration) error {
-		cached[now] = slow.resident()
+		cached[now] = snapshot{slow.resident(), slow.diary().held}
 		return nil
 	})
 	if err != nil {
@@ -214,17 +227,15 @@ func compareTwins(w *workload, seed uint64) error {
 
 // comparePlay plays a workload on an engine and compares the run with that of its twin: the log, and when watch is
 // set what is cached after each step that the engine schedules.
-func comparePlay(w *workload, slow twin, want run, cached map[time.Duration]map[slot]bool, cuts []time.Duration, watch bool) (err error) {
+func comparePlay(w *workload, slow twin, want run, cached map[time.Duration]snapshot, cuts []time.Duration, watch bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	kv := w.kv
-	kv.Events = true
 	o := w.Options
 	o.Groups = 2
-	e, err := New(o, costs[w.cost], kv, nil)
+	e, err := newOwned(w, costs[w.cost], o)
 	if err != nil {
 		return err
 	}
@@ -249,10 +260,11 @@ func comparePlay(w *workload, slow twin, want run, cached map[time.Duration]map[
 				}
 			}
 		}
-		if !maps.Equal(resident, expected) {
-			return fmt.Errorf("engine has cached %v, twin %v", resident, expected)
+		if !maps.Equal(resident, expected.resident) {
+			return fmt.Errorf("engine has cached %v, twin %v", resident, expected.resident)
 		}
-		return nil
+		e.countGrowth()
+		return compareHoldings(e, now, expected.held)
 	})
 	for i := range max(len(got.log), len(want.log)) {
 		if i >= len(got.log) && err != nil {
@@ -278,6 +290,10 @@ func comparePlay(w *workload, slow twin, want run, cached map[time.Duration]map[
 	diary := slow.diary()
 	if s != diary.stats {
 		return fmt.Errorf("engine counts %+v, twin %+v", s, diary.stats)
+	}
+	e.Close(diary.at)
+	if err := compareHoldings(e, diary.at, diary.held); err != nil {
+		return err
 	}
 	if e.Evicted() != slow.evicted() {
 		return fmt.Errorf("engine evicted %d blocks, twin %d", e.Evicted(), slow.evicted())
@@ -446,6 +462,7 @@ func (w *workload) addRequests(r *rand.Rand, most, longest int32) {
 			a.cancel = max(a.at, randomTime(r, slow.diary().ends))
 		}
 	}
+	w.own(r, slow.diary().ends)
 	for range r.IntN(6) {
 		w.looks = append(w.looks, randomTime(r, slow.diary().ends))
 	}
@@ -456,6 +473,9 @@ func (w *workload) String() string {
 	o := w.Options
 	o.Speculation = nil
 	s := fmt.Sprintf("%+v with drafts %+v on %+v, cost %d, looks at %v\n", o, w.Speculation, w.kv, w.cost, w.looks)
+	for _, t := range w.turns {
+		s += fmt.Sprintf("  owner %d at %v: state %d\n", t.owner, t.at, t.state)
+	}
 	for i, a := range w.requests {
 		s += fmt.Sprintf("  request %d at %v: %d + %d (%d) tokens on %v, seed %#x", i, a.at, a.input, a.output, a.maxOutput, a.path, a.seed)
 		if a.cancel != Never {
@@ -472,7 +492,7 @@ func shrinkWorkload(w *workload, seed uint64) *workload {
 		again = false
 		try := func(change func(w *workload)) {
 			smaller := *w
-			smaller.requests, smaller.looks = slices.Clone(w.requests), slices.Clone(w.looks)
+			smaller.requests, smaller.looks, smaller.turns = slices.Clone(w.requests), slices.Clone(w.looks), slices.Clone(w.turns)
 			change(&smaller)
 			if smaller.String() != w.String() && compareTwins(&smaller, seed) != nil {
 				w, again = &smaller, true
@@ -480,6 +500,9 @@ func shrinkWorkload(w *workload, seed uint64) *workload {
 		}
 		for i := len(w.requests) - 1; i >= 0; i-- {
 			try(func(w *workload) { w.requests = slices.Delete(w.requests, i, i+1) })
+		}
+		for i := len(w.turns) - 1; i >= 0; i-- {
+			try(func(w *workload) { w.turns = slices.Delete(w.turns, i, i+1) })
 		}
 		try(func(w *workload) { w.looks = nil })
 		try(func(w *workload) { w.StateBlocks = 0 })
