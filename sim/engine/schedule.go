@@ -31,13 +31,13 @@ type scheduler interface {
 func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 	e.outcomes = e.outcomes[:0]
 	e.kv.Now = now
-	e.removeAborted()
-	e.endLeases(now)
-	e.land()
 	if e.start != now { // it was idle
 		e.integrate(now, float64(e.kv.Used()))
 		e.start, e.frac = now, 0
 	}
+	e.removeAborted()
+	e.endLeases(now)
+	e.land()
 	for again := true; again; {
 		var batch models.Batch
 		var err error
