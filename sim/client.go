@@ -87,6 +87,7 @@ func (r *run) dispatch(e event) {
 	r.prepare(l, c)
 	r.holdContext(l, false)
 	r.keeper.returned(l)
+	r.holdings.arrived(l)
 	if timeout := r.plan.Client.Timeout; timeout > 0 {
 		r.timeouts.add(deadline{max(r.now, sent+timeout), l.ID, l.seq})
 	}
@@ -242,6 +243,7 @@ func (r *run) giveUp() {
 // callEnded lets go those that wait for the call, which ended at end, now or a little later.
 func (r *run) callEnded(inst *instance, call int32, end time.Duration) {
 	inst.record.Last = max(inst.record.Last, end)
+	r.holdings.ended(inst, call)
 	if r.options.Progress != nil {
 		r.options.Progress.Add(1)
 	}
@@ -276,6 +278,7 @@ func (r *run) satisfy(inst *instance, edge trace.Edge, at time.Duration) {
 		}
 		inst.record.Human += p.human
 		inst.record.Tool += p.tool
+		r.holdings.waiting(inst, edge.To, p)
 		r.send(inst, edge.To, p.ready)
 	}
 }
@@ -305,6 +308,7 @@ func (r *run) programEnded(inst *instance, end time.Duration) {
 	r.dropContexts(inst)
 	r.journal.forget(inst)
 	r.keeper.programEnded(inst)
+	r.holdings.programEnded(inst)
 	r.open(inst)
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)

@@ -170,7 +170,7 @@ func TestAttentionDataParallel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := p.newEngine(0, false, nil)
+	e, err := p.newEngine(0, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,9 @@ func (r *run) fail(l *live, why string) (again bool) {
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
 	r.copyCounts(l, rec)
 	inst, call, retries, record := l.inst, l.call, rec.Retries, l.record
+	session := l.Session
 	r.abandon(l)
+	r.holdings.failed(session)
 	if int(retries) < r.plan.Client.Retries {
 		r.resend(call, inst, record, retries+1)
 		return true

@@ -23,14 +23,14 @@ type fleet struct {
 }
 
 // newFleet builds the fleet for a prefix tree of the given number of nodes; with 0 it keeps no history. The engines tell
-// of KV events if anybody wants them.
-func newFleet(p *Plan, nodes int, events bool) (*fleet, error) {
+// of KV events and keep accounts of who holds KV blocks if anybody wants them.
+func newFleet(p *Plan, nodes int, events, accounts bool) (*fleet, error) {
 	f := &fleet{plan: p, marked: make([]bool, p.Ranks)}
 	if nodes > 0 {
 		f.history = engine.NewHistory(nodes)
 	}
 	for i := range p.Ranks {
-		e, err := p.newEngine(i, events, f.history)
+		e, err := p.newEngine(i, events, accounts, f.history)
 		if err != nil {
 			return nil, err
 		}
@@ -50,9 +50,9 @@ func newFleet(p *Plan, nodes int, events bool) (*fleet, error) {
 func (p *Plan) lockstep() bool { return p.Parallelism.Data > 1 && p.Hardware.Model.MoELayers() > 0 }
 
 // newEngine builds the engine of a rank.
-func (p *Plan) newEngine(rank int, events bool, history *engine.History) (*engine.Engine, error) {
+func (p *Plan) newEngine(rank int, events, accounts bool, history *engine.History) (*engine.Engine, error) {
 	kv := kvcache.Options{BlockSize: p.Engine.BlockSize, Blocks: p.Blocks, PrefixCaching: p.Engine.PrefixCaching, Events: events,
-		Evictions: p.memory != nil && p.memory.Writing == memory.Back}
+		Accounting: accounts, Evictions: p.memory != nil && p.memory.Writing == memory.Back}
 	o := engine.Options{MaxSeqs: p.Engine.MaxNumSeqs, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens,
 		StateBlocks: p.StateBlocks, Ranked: p.ranked(), Groups: p.groups(), Worker: rank, Lockstep: p.lockstep()}
 	switch p.Engine.Kind {

@@ -120,7 +120,7 @@ func (j *journal) count(worker int) {
 func (j *journal) completed(l *live) {
 	switch {
 	case j == nil:
-	case j.r.endsSession(l) || l.inst.cut:
+	case j.r.endsSession(l.call) || l.inst.cut:
 		j.trails.drop(l.Session)
 	default:
 		j.leave(l)

@@ -20,7 +20,7 @@ type keeper struct {
 	r        *run
 	rules    kvRules
 	memory   *memory.Memory
-	owned    owned
+	alone    exclusive
 	stays    map[uint64]*stay // by session
 	timers   timers
 	lease    *continuum
@@ -43,6 +43,7 @@ type stay struct {
 	session int32
 	call    int32
 	worker  int
+	owner   kvcache.Owner
 	rank    int64 // of its pins
 	path    []trace.Span
 	blocks  int32
@@ -89,7 +90,7 @@ func (t *timers) Pop() any {
 }
 
 func newKeeper(r *run) *keeper {
-	return &keeper{r: r, rules: r.plan.rules, memory: r.service.memory, owned: newOwned(r.w), stays: map[uint64]*stay{},
+	return &keeper{r: r, rules: r.plan.rules, memory: r.service.memory, alone: newExclusive(r.w), stays: map[uint64]*stay{},
 		lease: newContinuum(r.plan, r.tools)}
 }
 
@@ -126,13 +127,13 @@ func (k *keeper) completed(l *live) {
 		k.stays[l.Session] = s
 	}
 	computed := l.Input + max(l.Output-1, 0)
-	*s = stay{key: s.key, session: s.session, call: l.call, worker: int(l.worker), rank: int64(l.inst.begun), path: append(s.path[:0], l.Path...),
+	*s = stay{key: s.key, session: s.session, call: l.call, worker: int(l.worker), owner: l.Owner, rank: int64(l.inst.begun), path: append(s.path[:0], l.Path...),
 		blocks: computed / k.size(), number: l.seq}
 	if c.Turn.Reasoning > 0 {
 		k.tell(onThinkingEnd, s)
 	}
 	switch name, calls := k.r.toolOf(l.call); {
-	case k.r.endsSession(l):
+	case k.r.endsSession(l.call):
 		ended := onSessionEnd
 		if k.subagent(s) {
 			ended = onSubagentEnd
@@ -298,7 +299,7 @@ func (k *keeper) matches(rule *kvRule, s *stay) bool {
 
 // private are the blocks of a stay that are its session's alone. The slice is good until the next call.
 func (k *keeper) private(s *stay) []trace.Span {
-	k.spans = k.owned.of(s.session, s.path, k.size(), k.spans[:0])
+	k.spans = k.alone.of(s.session, s.path, k.size(), k.spans[:0])
 	return k.spans
 }
 
@@ -321,7 +322,7 @@ func (k *keeper) do(rule *kvRule, s *stay) {
 	case doPin:
 		k.pin(rule, s)
 	case doUnpin:
-		e.Unpin(s.key)
+		e.Unpin(k.r.now, s.key)
 	case doDemote:
 		k.demote(s)
 	case doPrefetch:
@@ -366,7 +367,7 @@ func (k *keeper) demote(s *stay) {
 	if len(spans) == 0 || s.demotion != nil {
 		return
 	}
-	k.r.engines[s.worker].Unpin(s.key)
+	k.r.engines[s.worker].Unpin(k.r.now, s.key)
 	out, left := &k.outcomes[doDemote], int32(0)
 	number := s.number
 	ended := false
@@ -403,7 +404,7 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 	if rule.ttl > 0 {
 		until = k.r.now + rule.ttl
 	}
-	q := &engine.Request{ID: -1, Session: s.key, Path: slices.Clone(s.path), Input: s.blocks * k.size(), Rank: s.rank}
+	q := &engine.Request{ID: -1, Session: s.key, Path: slices.Clone(s.path), Input: s.blocks * k.size(), Rank: s.rank, Owner: s.owner}
 	number := s.number
 	e.Prefetch(k.r.now, q, until, func(now time.Duration, tokens int32) {
 		out := &k.outcomes[doPrefetch]
@@ -431,8 +432,8 @@ func (k *keeper) drop(s *stay) {
 	if len(spans) == 0 {
 		return
 	}
-	k.r.engines[s.worker].Unpin(s.key)
-	k.outcomes[doDrop].count(int32(k.memory.Drop(s.worker, spans)), blocks(spans))
+	k.r.engines[s.worker].Unpin(k.r.now, s.key)
+	k.outcomes[doDrop].count(int32(k.memory.Drop(k.r.now, s.worker, spans)), blocks(spans))
 }
 
 func (k *keeper) reclass(rule *kvRule, s *stay) {
@@ -477,7 +478,7 @@ func (k *keeper) speculate(s *stay) {
 		return
 	}
 	l := k.r.newLive()
-	l.Path, l.Input, l.Session, l.Rank = path, known*k.size(), ^s.key, math.MaxInt64>>1
+	l.Path, l.Input, l.Session, l.Rank, l.Owner = path, known*k.size(), ^s.key, math.MaxInt64>>1, s.owner
 	l.seq, l.gone, l.background = 0, true, true
 	l.worker = int32(s.worker)
 	k.outcomes[doSpeculate].count(known-cached, known-cached)

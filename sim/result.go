@@ -32,6 +32,8 @@ type Result struct {
 	WorkerLost int64
 	// Scheduler sums up the program schedulers of all frontends; nil without any.
 	Scheduler *thunderagent.Stats
+	// Held is the KV blocks that each session held; nil unless Options.Accounts asks for it.
+	Held []Held
 	// Series is the state over time; nil unless Options.Samples asks for it.
 	Series *report.Series
 }

@@ -34,6 +34,8 @@ type Options struct {
 	Ticks func(frontend int, at time.Duration, before bool, t *thunderagent.Table)
 	// Events, when set, gets the events of the whole run for its sidecar, in order.
 	Events func(*events.Event)
+	// Accounts makes Result.Held tell how many KV blocks each session held for how long.
+	Accounts bool
 	// Samples is the most samples of the run's state to take, for Result.Series; 0 takes none.
 	Samples int
 	// private keeps programs from sharing any cached prefix, for running each as if alone. hold keeps their calls
@@ -49,6 +51,7 @@ type run struct {
 	keeper    *keeper    // nil: none
 	sampler   *sampler   // nil: none
 	journal   *journal   // nil: none
+	holdings  *holdings  // nil: none
 	living    int        // programs that have begun and not ended
 	finals    marks      // whether the trace marks the ends of sessions
 	parents   []int32    // by session: its parent, or itself
@@ -98,8 +101,8 @@ func newRun(w *trace.Workload, p *Plan, o Options) (*run, error) {
 	}
 	r := &run{arrivals: newArrivals(p, w), parents: w.Parents(), w: w, options: o,
 		result: &Result{Plan: p, Workload: w, Gaps: new(report.Gaps)}}
-	seen := watch{decisions: r.decided, ticks: o.Ticks}
-	if o.Decisions == nil && o.Events == nil && len(p.rules) == 0 {
+	seen := watch{decisions: r.decided, ticks: o.Ticks, accounts: o.Accounts}
+	if o.Decisions == nil && o.Events == nil && !o.Accounts && len(p.rules) == 0 {
 		seen.decisions = nil
 	}
 	if o.Observe != nil {
@@ -124,6 +127,9 @@ func newRun(w *trace.Workload, p *Plan, o Options) (*run, error) {
 	}
 	if o.Events != nil {
 		r.journal = newJournal(r)
+	}
+	if o.Accounts {
+		r.holdings = newHoldings(r)
 	}
 	if p.Load.Duration > 0 {
 		r.stop = p.Load.Warmup + p.Load.Duration
@@ -243,6 +249,7 @@ func (r *run) loop(ctx context.Context) error {
 func (r *run) placed(l *live) {
 	r.fruitless = 0
 	r.requests[l.record].Worker = l.worker
+	r.holdings.placed(l)
 }
 
 // firstToken notes when the client sees the first token.
@@ -270,6 +277,7 @@ func (r *run) decided(e thunderagent.Event) {
 	}
 	r.keeper.decided(&e)
 	r.journal.decided(&e)
+	r.holdings.decided(&e)
 }
 
 // stepped passes the borders of the window that are behind an engine.
@@ -305,8 +313,14 @@ func (r *run) passBorders(worker int) {
 	if *passed == 1 && w != (report.Window{}) && r.now >= w.To {
 		*passed = 2
 		e.Gaps = nil
-		r.result.Engines[worker] = e.Close(r.now)
+		r.close(worker)
 	}
+}
+
+// close ends the measures of an engine.
+func (r *run) close(worker int) {
+	r.result.Engines[worker] = r.engines[worker].Close(r.now)
+	r.holdings.close(worker, r.now)
 }
 
 // admitted notes the first admission of a request.
@@ -405,10 +419,11 @@ func (r *run) finish() *Result {
 		res.Series = &r.sampler.Series
 	}
 	r.journal.take(r.now)
-	for i, e := range r.engines {
+	for i := range r.engines {
 		if r.passed[i] == 1 { // the run ended first
-			res.Engines[i] = e.Close(r.now)
+			r.close(i)
 		}
 	}
+	res.Held = r.holdings.result()
 	return res
 }

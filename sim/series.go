@@ -83,16 +83,16 @@ func (r *run) holdContext(l *live, ended bool) {
 	tokens := int64(l.Input)
 	if ended {
 		tokens += int64(l.Output)
-		if r.endsSession(l) {
+		if r.endsSession(l.call) {
 			tokens = 0
 		}
 	}
 	r.sampler.hold(l.Session, tokens)
 }
 
-// endsSession tells whether a request is the last of its session.
-func (r *run) endsSession(l *live) bool {
-	c := &r.w.Calls[l.call]
+// endsSession tells whether a call is the last of its session.
+func (r *run) endsSession(call int32) bool {
+	c := &r.w.Calls[call]
 	turns := r.w.Sessions[c.Session].Turns
 	return len(turns) > 0 && turns[len(turns)-1] == c.Turn
 }

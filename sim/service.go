@@ -47,6 +47,7 @@ type client interface {
 type watch struct {
 	tell      func(*live, Event)
 	decisions func(thunderagent.Event)
+	accounts  bool // the engines keep accounts of who holds KV blocks
 	ticks     func(desk int, at time.Duration, before bool, table *thunderagent.Table)
 }
 
@@ -84,7 +85,7 @@ func newService(p *Plan, c client, nodes int, events, schedulers bool, w watch) 
 	s := &service{client: c, watch: w, down: make([]bool, p.Ranks)}
 	err := s.newDesks(p, schedulers)
 	if err == nil {
-		s.fleet, err = newFleet(p, nodes, events || s.desks[0].router.WantsEvents())
+		s.fleet, err = newFleet(p, nodes, events || s.desks[0].router.WantsEvents(), w.accounts)
 	}
 	if err == nil && p.memory != nil {
 		s.memory, err = memory.New(*p.memory, s.engines)

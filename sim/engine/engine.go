@@ -247,6 +247,7 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 // Cancel removes a request that its client gave up: at once when it waits, with the step in flight when it runs. It is not
 // counted in Generated any more.
 func (e *Engine) Cancel(now time.Duration, r *Request) {
+	e.kv.Now = now
 	e.discount(now, r)
 	switch r.state {
 	case coming:
@@ -393,7 +394,7 @@ func (e *Engine) Flush(now time.Duration) {
 	e.kv.Now = now
 	e.integrate(now, float64(e.kv.Used()))
 	for len(e.pins.leases) > 0 {
-		e.Unpin(e.pins.leases[0].session)
+		e.unpin(e.pins.leases[0].session)
 	}
 	e.cache.Flush()
 	e.flush = len(e.aborts) > 0

@@ -152,7 +152,7 @@ type guest struct {
 // when there is no room or nothing to bring.
 func (e *Engine) Prefetch(now time.Duration, r *Request, until time.Duration, began func(now time.Duration, tokens int32)) {
 	r.guest = &guest{until, began}
-	r.target, r.table.Path, r.table.Class = r.Input, r.Path, kvcache.Normal
+	r.target, r.table.Path, r.table.Class, r.table.Owner = r.Input, r.Path, kvcache.Normal, r.Owner
 	e.loads.guests = append(e.loads.guests, r)
 	e.Cut(now)
 }
@@ -191,13 +191,14 @@ func (e *Engine) lodge(r *Request) {
 	}
 	e.loads.blocks -= e.kv.Held(&r.table)
 	r.loaded, r.fetched = 0, 0
-	e.Unpin(r.Session)
+	e.unpin(r.Session)
 	held, blocks := e.cache.(*kvcache.Pool).Keep(&r.table)
 	e.lease(r.Session, r.Rank, held, blocks, r.guest.until)
 }
 
 // Hold keeps the cached leading blocks of a path, at most limit, while they are read, and returns how many there are.
-func (e *Engine) Hold(path []trace.Span, limit int32) (*kvcache.Pin, int) {
+func (e *Engine) Hold(now time.Duration, path []trace.Span, limit int32) (*kvcache.Pin, int) {
+	e.kv.Now = now
 	held, blocks := e.cache.(*kvcache.Pool).Pin(slices.Clone(path), limit)
 	e.loads.holds += blocks
 	return held, blocks
@@ -209,7 +210,10 @@ func (e *Engine) Cached(path []trace.Span, limit int32) int32 {
 }
 
 // Drop takes blocks from the cache that nobody refers to, and returns how many it took and how many it had to leave.
-func (e *Engine) Drop(s trace.Span) (dropped, left int) { return e.cache.(*kvcache.Pool).Drop(s) }
+func (e *Engine) Drop(now time.Duration, s trace.Span) (dropped, left int) {
+	e.kv.Now = now
+	return e.cache.(*kvcache.Pool).Drop(s)
+}
 
 // SetClass changes the eviction class of cached blocks.
 func (e *Engine) SetClass(s trace.Span, class kvcache.Class) {
@@ -230,6 +234,7 @@ func (e *Engine) Stall(d time.Duration) {
 
 // LetGo ends a Hold of so many blocks.
 func (e *Engine) LetGo(now time.Duration, held *kvcache.Pin, blocks int) {
+	e.kv.Now = now
 	e.cache.(*kvcache.Pool).Unpin(held)
 	e.loads.holds -= blocks
 	e.style.freed()

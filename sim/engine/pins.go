@@ -65,7 +65,7 @@ func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace
 		return 0
 	}
 	e.kv.Now = now
-	e.Unpin(session)
+	e.unpin(session)
 	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize))
 	if blocks > 0 {
 		e.lease(session, rank, held, blocks, until)
@@ -87,7 +87,12 @@ func (e *Engine) lease(session uint64, rank int64, held *kvcache.Pin, blocks int
 }
 
 // Unpin ends a session's pin. It does nothing when there is none.
-func (e *Engine) Unpin(session uint64) {
+func (e *Engine) Unpin(now time.Duration, session uint64) {
+	e.kv.Now = now
+	e.unpin(session)
+}
+
+func (e *Engine) unpin(session uint64) {
 	p := e.pins.of[session]
 	if p == nil {
 		return
@@ -102,7 +107,7 @@ func (e *Engine) Unpin(session uint64) {
 // endLeases unpins what has had its time.
 func (e *Engine) endLeases(now time.Duration) {
 	for l := &e.pins.leases; len(*l) > 0 && (*l)[0].until <= now; {
-		e.Unpin((*l)[0].session)
+		e.unpin((*l)[0].session)
 	}
 }
 
@@ -117,7 +122,7 @@ func (e *Engine) makeRoom() bool {
 	if last == nil {
 		return false
 	}
-	e.Unpin(last.session)
+	e.unpin(last.session)
 	e.Stats.Unpinned++
 	return true
 }

@@ -89,7 +89,7 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 		r.again.Preemption = max(0, r.high-r.computed)
 	}
 	r.loaded, r.fetched, r.unloadable = 0, 0, false
-	e.Unpin(r.Session)
+	e.unpin(r.Session)
 	e.outcomes = append(e.outcomes, Outcome{r, Admitted})
 }
 

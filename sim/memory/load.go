@@ -191,7 +191,7 @@ func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, cause Cau
 		if m.Node(x.peer.number) == m.Node(r.number) {
 			over = []link.ID{x.peer.nearOut, r.nearIn}
 		}
-		held, n := x.peer.engine.Hold(l.path, x.to)
+		held, n := x.peer.engine.Hold(now, l.path, x.to)
 		l.release = append(l.release, func(now time.Duration) {
 			x.peer.engine.LetGo(now, held, n)
 			m.touch(x.peer)

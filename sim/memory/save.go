@@ -99,7 +99,7 @@ func (m *Memory) save(now time.Duration, r *rank, path []trace.Span, blocks int3
 	}
 	blocks -= blocks % m.Chunk
 	s := &save{tier: &r.tiers[0]}
-	s.held, s.holds = r.engine.Hold(path, blocks)
+	s.held, s.holds = r.engine.Hold(now, path, blocks)
 	s.expect(path, 0, int32(s.holds))
 	if s.blocks == 0 {
 		r.engine.LetGo(now, s.held, s.holds)
@@ -205,7 +205,7 @@ func (m *Memory) demoted(now time.Duration, r *rank) {
 			for at := s.From; at < s.To; {
 				path := []trace.Span{s}
 				if to := store.Find(path, at, s.To); to > at {
-					n, _ := r.engine.Drop(trace.Span{Key: s.Key, From: at, To: to})
+					n, _ := r.engine.Drop(now, trace.Span{Key: s.Key, From: at, To: to})
 					dropped += n
 					at = to
 					continue
@@ -235,11 +235,11 @@ func (m *Memory) demoted(now time.Duration, r *rank) {
 
 // Drop forgets blocks of a rank that nobody reads, on its GPUs and in its own tiers, and returns how many GPU blocks it
 // freed.
-func (m *Memory) Drop(rank int, spans []trace.Span) int {
+func (m *Memory) Drop(now time.Duration, rank int, spans []trace.Span) int {
 	r := m.ranks[rank]
 	freed := 0
 	for _, s := range spans {
-		n, _ := r.engine.Drop(s)
+		n, _ := r.engine.Drop(now, s)
 		freed += n
 		for i := range r.tiers {
 			if r.tiers[i].level != Remote {

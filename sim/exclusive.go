@@ -2,8 +2,8 @@ package sim
 
 import "github.com/agentsim/agentsim/trace"
 
-// owned tells which tokens of the prefix tree are those of one session alone, by node.
-type owned []claim
+// exclusive tells which tokens of the prefix tree are those of one session alone, by node.
+type exclusive []claim
 
 // claim is how far calls run through a node: those of the session that gets farthest up to token to, those of others up to
 // token others.
@@ -12,9 +12,9 @@ type claim struct {
 	to, others int32
 }
 
-// newOwned looks at the path of every call once, as far as nodes are new to its session.
-func newOwned(w *trace.Workload) owned {
-	o := make(owned, w.Nodes())
+// newExclusive looks at the path of every call once, as far as nodes are new to its session.
+func newExclusive(w *trace.Workload) exclusive {
+	o := make(exclusive, w.Nodes())
 	for i := range o {
 		o[i].session = -1
 	}
@@ -42,9 +42,9 @@ func newOwned(w *trace.Workload) owned {
 }
 
 // of appends to buf the blocks of a path that are the session's alone.
-func (o owned) of(session int32, path []trace.Span, blockSize int32, buf []trace.Span) []trace.Span {
+func (e exclusive) of(session int32, path []trace.Span, blockSize int32, buf []trace.Span) []trace.Span {
 	for _, s := range path {
-		x := &o[s.Key.Node()]
+		x := &e[s.Key.Node()]
 		if x.session != session {
 			continue
 		}
