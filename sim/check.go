@@ -26,6 +26,9 @@ func (r *run) check() error {
 			return fmt.Errorf("at %v: %w: %w", r.now, errConservation, err)
 		}
 	}
+	if err := r.holdings.check(); err != nil {
+		return err
+	}
 	return r.checkStages()
 }
 

@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/kvcache"
+	"github.com/agentsim/agentsim/trace/report"
 )
 
 // Held is the KV blocks that a session held in all engines in the measured part of a run. Copy is that of its program.
@@ -26,6 +29,7 @@ type holdings struct {
 // holder is a session that has sent a request to an engine.
 type holder struct {
 	Held
+	key    uint64
 	owned  []owned
 	waits  kvcache.State // while it is not paused
 	paused bool
@@ -52,11 +56,11 @@ func (h *holdings) placed(l *live) {
 	}
 	s := h.sessions[l.Session]
 	if s == nil {
-		s = &holder{Held: Held{Program: l.inst.program, Session: h.r.w.Calls[l.call].Session, Copy: l.inst.copy}}
+		s = &holder{Held: Held{Program: l.inst.program, Session: h.r.w.Calls[l.call].Session, Copy: l.inst.copy},
+			key: l.Session, waits: kvcache.Other}
 		h.sessions[l.Session], h.all = s, append(h.all, s)
 	}
 	l.Owner = h.owner(s, l.worker)
-	h.set(s, kvcache.Other, false)
 }
 
 // owner is who a session is in an engine.
@@ -184,6 +188,24 @@ func (h *holdings) programEnded(inst *instance) {
 	}
 }
 
+// check verifies that sessions are taken to be paused just when their program schedulers hold them back.
+func (h *holdings) check() error {
+	if h == nil {
+		return nil
+	}
+	for _, s := range h.all {
+		table := h.r.desk(s.key).table
+		if table == nil || s.waits >= kvcache.EndedSubagent {
+			continue
+		}
+		p, _ := table.Program(h.r.now, s.key)
+		if held := p.Paused || p.Held; held != s.paused {
+			return fmt.Errorf("%w: session %s is paused: %v, to its program scheduler: %v (%+v)", errConservation, h.r.w.Sessions[s.Session].ID, s.paused, held, p)
+		}
+	}
+	return nil
+}
+
 // close adds what sessions have held in an engine, whose accounts have been brought up to now.
 func (h *holdings) close(worker int, now time.Duration) {
 	if h == nil {
@@ -194,10 +216,7 @@ func (h *holdings) close(worker int, now time.Duration) {
 		if s == nil {
 			continue
 		}
-		held := accounts.Of(now, kvcache.Owner(o))
-		for state := range held {
-			s.Blocks[state] = s.Blocks[state].Add(held[state])
-		}
+		s.Blocks = s.Blocks.Add(accounts.Of(now, kvcache.Owner(o)))
 	}
 }
 
@@ -211,4 +230,43 @@ func (h *holdings) result() []Held {
 		list[i] = s.Held
 	}
 	return list
+}
+
+// maxHolders bounds the programs that a report names.
+const maxHolders = 10
+
+// held sums up what sessions held, in GiB·s at so many to a block and second, in all and of the programs that held most.
+func (r *Result) held(gib float64) (*report.Holding, []report.Holder) {
+	type program struct {
+		index int32
+		copy  uint32
+		kvcache.Holding
+	}
+	var all kvcache.Holding
+	var programs []program
+	place := map[[2]uint32]int{}
+	for _, h := range r.Held {
+		key := [2]uint32{uint32(h.Program), h.Copy}
+		i, ok := place[key]
+		if !ok {
+			i = len(programs)
+			place[key], programs = i, append(programs, program{index: h.Program, copy: h.Copy})
+		}
+		programs[i].Holding = programs[i].Add(h.Blocks)
+		all = all.Add(h.Blocks)
+	}
+	slices.SortStableFunc(programs, func(a, b program) int { return b.Total().Compare(a.Total()) })
+	var holders []report.Holder
+	for _, p := range programs[:min(len(programs), maxHolders)] {
+		root := r.Workload.Sessions[r.Workload.Calls[r.Workload.Programs[p.index].First].Session].ID
+		holders = append(holders, report.Holder{Program: root + copySuffix(p.copy), HeldGiBS: gibSeconds(p.Holding, gib)})
+	}
+	sum := gibSeconds(all, gib)
+	return &sum, holders
+}
+
+func gibSeconds(h kvcache.Holding, gib float64) report.Holding {
+	of := func(s kvcache.State) report.Figure { return report.Known(h[s].Seconds() * gib) }
+	return report.Holding{Running: of(kvcache.Running), Pinned: of(kvcache.Pinned), Tool: of(kvcache.Tool), Human: of(kvcache.Human),
+		Other: of(kvcache.Other), Paused: of(kvcache.Paused), EndedSubagent: of(kvcache.EndedSubagent), Ended: of(kvcache.Ended)}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -60,6 +61,16 @@ func TestHeldByHand(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, held(t, w, res.Held)); diff != "" || res.End != 410*ms {
 		t.Errorf("block-ms until %v (-want +got):\n%s", res.End, diff)
+	}
+
+	// No block is kept that holds nothing, so what is held is what is resident.
+	kv := res.Report(nil, nil).KV
+	if got, want := kv.HeldGiBS.Total(), kv.ResidentGiBS.Value; math.Abs(got-want) > 1e-9*want {
+		t.Errorf("%v GiB·s held, %v resident", got, want)
+	}
+	if len(kv.Holders) != 2 || kv.Holders[0].Program != "p" || kv.Holders[0].HeldGiBS.EndedSubagent != kv.HeldGiBS.EndedSubagent ||
+		kv.Holders[1].Program != "q" || kv.Holders[1].HeldGiBS.Total() != kv.Holders[1].HeldGiBS.Running.Value {
+		t.Errorf("%+v held, by %+v", kv.HeldGiBS, kv.Holders)
 	}
 }
 

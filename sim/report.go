@@ -122,6 +122,9 @@ func (r *Result) kv() report.KV {
 	if length := r.length(); length > 0 {
 		kv.MeanUtilization = report.Known(o.Used / blocks / length.Seconds() / float64(p.Ranks))
 	}
+	if r.Held != nil {
+		kv.HeldGiBS, kv.Holders = r.held(gibPerBlock)
+	}
 	perBlock := float64(p.Engine.BlockSize)
 	kv.SpaceTime = report.NewSpaceTime(o.Time.Seconds()*blocks*perBlock, o.Decode()*perBlock, o.Prefill*perBlock, o.Recompute*perBlock,
 		(o.Cached+o.Pinned)*perBlock)

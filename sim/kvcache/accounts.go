@@ -2,7 +2,6 @@ package kvcache
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 )
 
@@ -27,39 +26,6 @@ const (
 
 	idle = States // whichever state the owner is in
 )
-
-// BlockTime is KV blocks times the time for which they are held, in block-nanoseconds: exact, in 128 bits and modulo
-// 2^128, so that no cache and no run is too large.
-type BlockTime struct{ hi, lo uint64 }
-
-// Add returns the sum of two.
-func (t BlockTime) Add(o BlockTime) BlockTime {
-	lo, carry := bits.Add64(t.lo, o.lo, 0)
-	hi, _ := bits.Add64(t.hi, o.hi, carry)
-	return BlockTime{hi, lo}
-}
-
-// Sub returns the difference of two.
-func (t BlockTime) Sub(o BlockTime) BlockTime {
-	lo, borrow := bits.Sub64(t.lo, o.lo, 0)
-	hi, _ := bits.Sub64(t.hi, o.hi, borrow)
-	return BlockTime{hi, lo}
-}
-
-// Plus adds so many blocks for a time. Fewer than none are taken away.
-func (t BlockTime) Plus(blocks int64, d time.Duration) BlockTime {
-	hi, lo := bits.Mul64(uint64(blocks), uint64(d))
-	if blocks < 0 {
-		hi -= uint64(d)
-	}
-	return t.Add(BlockTime{hi, lo})
-}
-
-// Seconds returns block-seconds.
-func (t BlockTime) Seconds() float64 { return (float64(t.hi)*(1<<64) + float64(t.lo)) / 1e9 }
-
-// Holding is what an owner held, by state.
-type Holding [States]BlockTime
 
 // Accounts integrate over time who holds how many blocks of a cache, and how. At each moment they sum up to Used and to
 // the blocks of Cached that hold tokens, but for what decoding tables have grown by since they were counted.

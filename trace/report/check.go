@@ -109,6 +109,18 @@ func (r *Run) Check() error {
 			namedShare{"kv.space_time.recompute", s.Recompute.Share}, namedShare{"kv.space_time.caching", s.Caching.Share},
 			namedShare{"kv.space_time.unused", s.Unused.Share})
 	}
+	if h := kv.HeldGiBS; h != nil {
+		for _, holder := range kv.Holders {
+			if most := h.Total() * (1 + 1e-9); holder.HeldGiBS.Total() > most {
+				complain("program %s held %v GiB·s of KV, more than all programs", holder.Program, holder.HeldGiBS.Total())
+			}
+		}
+		for _, f := range h.figures() {
+			if f.Value < 0 {
+				complain("%v GiB·s of KV held", f.Value)
+			}
+		}
+	}
 	if r.Cost != nil {
 		shares = append(shares, namedShare{"cost.outside_share", r.Cost.OutsideShare})
 		for _, o := range r.Cost.Outside {

@@ -51,6 +51,10 @@ func TestRunCheck(t *testing.T) {
 		{"too many rejections", func(r *Run) { r.Requests.Rejections[0].Count = 2 }, "2 rejections explained, but 1 rejected"},
 		{"too many failures", func(r *Run) { r.Requests.Failures = []Loss{{2, "gave up"}} }, "2 failures explained, but 1 failed"},
 		{"a term above the capacity", func(r *Run) { r.KV.SpaceTime = NewSpaceTime(1, 2, 0, 0, 0) }, "kv.space_time.decode is 2"},
+		{"a program that held more than all", func(r *Run) {
+			r.KV.HeldGiBS, r.KV.Holders = &Holding{Tool: Known(1)}, []Holder{{"p", Holding{Running: Known(2)}}}
+		}, "program p held 2 GiB"},
+		{"less than nothing held", func(r *Run) { r.KV.HeldGiBS = &Holding{Human: Known(-1)} }, "-1 GiB"},
 		{"too many programs", func(r *Run) { r.Programs.Completed = 99 }, "99 of"},
 		{"more hits than prompts", func(r *Run) { r.KV.HitTokens = Known(1e9) }, "hit tokens in"},
 		{"recomputed", func(r *Run) { r.KV.Recomputed.Eviction = Known(1e9) }, "tokens recomputed"},

@@ -213,6 +213,10 @@ type KV struct {
 	// used, in GiB·s.
 	IdleGiBS     Figure `json:"idle_gib_s,omitzero"`
 	ResidentGiBS Figure `json:"resident_gib_s,omitzero"`
+	// HeldGiBS is what sessions held, by what they were doing, and Holders the programs that held most, at most ten of them, the
+	// first the most. Absent where nobody kept account.
+	HeldGiBS *Holding `json:"held_gib_s,omitempty"`
+	Holders  []Holder `json:"holders,omitempty"`
 	// WorkingSetTokens is the mean context of a live program: of each of its sessions, prompt and output of the latest
 	// request, averaged over the time that programs live. What sessions share counts once for each.
 	WorkingSetTokens Figure `json:"working_set_tokens,omitzero"`
