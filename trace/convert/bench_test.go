@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-json"
+
 	"github.com/agentsim/agentsim/trace"
 )
 
@@ -47,12 +49,12 @@ func BenchmarkOpenArrivals(b *testing.B) {
 }
 
 // benchmarkPlain reads text that is not compressed, one processor at work. What it does a second is text, not stored bytes.
-func benchmarkPlain(b *testing.B, dir string, bytes int64, calls int) {
+func benchmarkPlain(b *testing.B, dir string, bytes int64, calls int, opts Options) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	b.SetBytes(bytes)
 	b.ReportAllocs()
 	for b.Loop() {
-		c, err := Open(context.Background(), []string{dir}, Options{})
+		c, err := Open(context.Background(), []string{dir}, opts)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -84,28 +86,96 @@ func uncompressed(b *testing.B, path string, format *Format) (dir string, bytes 
 
 func BenchmarkOpenClaude(b *testing.B) {
 	dir, bytes := uncompressed(b, "claude-code/agentcgroup", formatNamed(FormatClaude))
-	benchmarkPlain(b, dir, bytes, 1000)
+	benchmarkPlain(b, dir, bytes, 1000, Options{})
 }
 
 func BenchmarkOpenLMCache(b *testing.B) {
 	dir, bytes := uncompressed(b, "lmcache-agent", formatNamed(FormatLMCache))
-	benchmarkPlain(b, dir, bytes, 847)
+	benchmarkPlain(b, dir, bytes, 847, Options{})
 }
 
 // Traces of hashes, one processor at work.
 func BenchmarkOpenPlainWeka(b *testing.B) {
 	dir, bytes := uncompressed(b, "weka", nil)
-	benchmarkPlain(b, dir, bytes, 18771)
+	benchmarkPlain(b, dir, bytes, 18771, Options{})
 }
 
+// Rows of 250 bytes, half of them hashes.
 func BenchmarkOpenPlainMooncake(b *testing.B) {
 	dir, bytes := uncompressed(b, "mooncake/conversation_trace.jsonl.gz", nil)
-	benchmarkPlain(b, dir, bytes, 12031)
+	benchmarkPlain(b, dir, bytes, 12031, Options{})
+}
+
+// Rows of 2 KB as Dynamo writes them.
+func BenchmarkOpenPlainDynamo(b *testing.B) {
+	dir, _ := uncompressed(b, "dynamo", nil)
+	rows, err := os.ReadFile(filepath.Join(dir, "000.jsonl"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var text strings.Builder
+	for i := range 50 {
+		name := strings.NewReplacer(`"request_id":"`, fmt.Sprintf(`"request_id":"%d-`, i), `"session_id":"`, fmt.Sprintf(`"session_id":"%d-`, i))
+		text.WriteString(name.Replace(string(rows)))
+	}
+	benchmarkText(b, text.String(), 50*17, Options{})
+}
+
+// The conversations of BenchmarkOpenPlainWeka that begin with a 1, as rows of other formats with long prompts.
+
+func BenchmarkOpenPlainLongMooncake(b *testing.B) { benchmarkWritten(b, FormatMooncake) }
+
+func BenchmarkOpenPlainAgentic(b *testing.B) { benchmarkWritten(b, FormatAgentic) }
+
+func BenchmarkOpenPlainLongDynamo(b *testing.B) {
+	c := longPrompts(b)
+	var text strings.Builder
+	records, _ := Records(c)
+	for r := range records {
+		row, err := json.Marshal(struct {
+			Timestamp int64         `json:"timestamp"`
+			Event     *trace.Record `json:"event"`
+		}{*r.EventTimeMs, r})
+		if err != nil {
+			b.Fatal(err)
+		}
+		text.Write(append(row, '\n'))
+	}
+	benchmarkText(b, text.String(), c.Read.Calls, Options{})
+}
+
+func benchmarkWritten(b *testing.B, format string) {
+	c := longPrompts(b)
+	var text strings.Builder
+	if _, err := Write(&text, format, c); err != nil {
+		b.Fatal(err)
+	}
+	benchmarkText(b, text.String(), c.Read.Calls, Options{BlockSize: c.BlockSize})
+}
+
+// longPrompts are calls with some 1,500 hashes each.
+func longPrompts(b *testing.B) *trace.Capture {
+	c, err := Open(context.Background(), []string{filepath.Join(sharedTraces(b), "weka", "trace_00*.json.gz")}, Options{})
+	if err == nil {
+		err = c.Link()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// benchmarkText reads a text of rows.
+func benchmarkText(b *testing.B, text string, calls int, opts Options) {
+	dir := b.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "rows.jsonl"), []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	benchmarkPlain(b, dir, int64(len(text)), calls, opts)
 }
 
 // BenchmarkOpenBailian reads 20,000 rows of 2 to 5 turns with 64 hashes each, as long as those that are published.
 func BenchmarkOpenBailian(b *testing.B) {
-	dir := b.TempDir()
 	var text strings.Builder
 	for i := range 20000 {
 		parent := -1
@@ -121,8 +191,5 @@ func BenchmarkOpenBailian(b *testing.B) {
 		}
 		text.WriteString("]}\n")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "rows.jsonl"), []byte(text.String()), 0o644); err != nil {
-		b.Fatal(err)
-	}
-	benchmarkPlain(b, dir, int64(text.Len()), 20000)
+	benchmarkText(b, text.String(), 20000, Options{})
 }
