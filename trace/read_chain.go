@@ -12,6 +12,7 @@ type Chain struct {
 	hashes []uint64 // the whole chain of last
 	text   []byte   // its JSON text
 	fresh  []uint64
+	slab   []uint64 // holds the Hashes of several turns
 }
 
 // Add sets the turn's Base, Shared and Hashes so that its chain is hashes, which is not kept.
@@ -53,9 +54,22 @@ func (c *Chain) set(t *Turn, shared int, fresh []uint64) {
 			t.Base = t.Base.Base
 		}
 	}
-	t.Hashes = slices.Clone(fresh)
+	t.Hashes = c.keep(fresh)
 	c.hashes = append(c.hashes[:shared], fresh...)
 	c.last = t
+}
+
+// maxSlab bounds a slab, in hashes. Those of a longer chain get one of their own.
+const maxSlab = 512
+
+// keep copies hashes to where they can stay.
+func (c *Chain) keep(fresh []uint64) []uint64 {
+	if len(fresh) > cap(c.slab)-len(c.slab) {
+		c.slab = make([]uint64, 0, max(len(fresh), min(2*cap(c.slab), maxSlab)))
+	}
+	from := len(c.slab)
+	c.slab = append(c.slab, fresh...)
+	return c.slab[from:len(c.slab):len(c.slab)]
 }
 
 // skipBase describes the turn's chain by its base's base, so that the base can be dropped.

@@ -25,6 +25,7 @@ type Part struct {
 type Joiner struct {
 	capture  *Capture
 	sessions map[string]*Session
+	merged   map[*Session]*Session // sessions of parts that went on with one of an earlier part
 	turns    map[string]*Turn
 	hashed   *Turn // where the block size was first told
 	// toolsSuffice keeps sessions that have tools, but no call.
@@ -33,7 +34,7 @@ type Joiner struct {
 
 // NewJoiner returns a Joiner that fills the capture.
 func NewJoiner(c *Capture) *Joiner {
-	return &Joiner{capture: c, sessions: map[string]*Session{}, turns: map[string]*Turn{}}
+	return &Joiner{capture: c, sessions: map[string]*Session{}, merged: map[*Session]*Session{}, turns: map[string]*Turn{}}
 }
 
 // Add takes over the next part. Two block sizes in one load are an error that names both places.
@@ -57,7 +58,9 @@ func (j *Joiner) Add(p *Part) error {
 			continue
 		}
 		j.turns[t.ID] = t
-		t.Session = j.sessions[t.Session.ID]
+		if known := j.merged[t.Session]; known != nil {
+			t.Session = known
+		}
 		t.Session.Turns = append(t.Session.Turns, t)
 		j.capture.Read.Calls++
 	}
@@ -97,6 +100,7 @@ func (j *Joiner) addSession(s *Session) {
 		j.capture.Sessions = append(j.capture.Sessions, s)
 		return
 	}
+	j.merged[s] = known
 	if known.Parent != "" && s.Parent != "" && s.Parent != known.Parent {
 		j.capture.Read.Warn(fmt.Sprintf("session %q: parent %q, before %q: kept the first", s.ID, s.Parent, known.Parent))
 	}

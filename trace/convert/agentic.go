@@ -81,7 +81,7 @@ func (r *mooncakeRow) readDependencies(s *scanner) {
 // setWaits gives an agentic row its dependencies. In v1 it starts delay and tool_wait_ms after the last end that it
 // waits for; without any, at its timestamp. In v2 each dependency has its own delay.
 func (r *mooncakeRow) setWaits(delay time.Duration) error {
-	t := &r.turn
+	t := r.turn
 	t.Explicit = true
 	toolWait, err := optionalMs("tool_wait_ms", r.toolWait)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *mooncakeRow) setWaits(delay time.Duration) error {
 		t.Gap.Tool = toolWait
 		t.Start = trace.NoTime
 	case len(t.Waits) == 0 && t.Start == trace.NoTime:
-		return fmt.Errorf("request %q waits for nothing and has no timestamp: when does it start?", r.requestID)
+		return fmt.Errorf("request %q waits for nothing and has no timestamp: when does it start?", t.ID)
 	}
 	if took, err := optionalMs("recorded_api_time_ms", r.apiTime); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (r *mooncakeRow) readOwn(s *scanner) {
 
 // setOwn gives the row's call what Write put into it.
 func (r *mooncakeRow) setOwn() error {
-	t, x := &r.turn, r.own
+	t, x := r.turn, r.own
 	for _, f := range []struct {
 		from *int32
 		to   *int32

@@ -23,8 +23,7 @@ const (
 
 // mooncakeRow is one row of the Mooncake family: the base format, Dynamo's extensions, and both agentic versions.
 type mooncakeRow struct {
-	turn      trace.Turn
-	requestID string
+	turn      *trace.Turn
 	session   string
 	play      string // agentic v2: the program
 	kind      string
@@ -41,7 +40,7 @@ type mooncakeRow struct {
 
 // mooncakePart is the rows of one chunk.
 type mooncakePart struct {
-	rows []*mooncakeRow
+	rows []mooncakeRow
 	read trace.ReadReport
 }
 
@@ -57,7 +56,7 @@ func isMooncake(l *look) bool {
 func (in input) mooncakeRows(format string) (*trace.Capture, error) {
 	c := &trace.Capture{Format: format, Resolution: time.Millisecond, SharedClock: true}
 	j := &mooncakeJoiner{Joiner: trace.NewJoiner(c), format: format, blockSize: int32(in.opts.BlockSize),
-		fixed: in.opts.BlockSize > 0, last: map[string]*mooncakeRow{}, sessions: map[string]*trace.Session{}, byID: map[string]*trace.Turn{}}
+		fixed: in.opts.BlockSize > 0, sessions: map[string]*mooncakeSession{}, byID: map[string]*trace.Turn{}}
 	if j.blockSize == 0 {
 		j.blockSize = defaultBlockSize
 	}
@@ -85,35 +84,42 @@ func (in input) mooncakeRows(format string) (*trace.Capture, error) {
 	return c, nil
 }
 
+// mooncakeReader reads the rows of one chunk.
+type mooncakeReader struct {
+	scanner
+	part   mooncakePart
+	names  map[string]string
+	chains map[string]*trace.Chain // by session; rows without one share that of ""
+	turns  []trace.Turn            // for the next rows
+}
+
 // parseMooncake reads the rows of a chunk.
 func parseMooncake(c trace.Chunk) (*mooncakePart, error) {
-	p := &mooncakePart{read: c.Read}
-	var chain trace.Chain
-	models := map[string]string{}
+	r := mooncakeReader{part: mooncakePart{read: c.Read}, names: map[string]string{}, chains: map[string]*trace.Chain{}}
 	for number, text := range c.Lines {
-		p.read.Lines++
-		row, err := parseMooncakeRow(text, &chain)
-		if err != nil {
-			if err := lose(&p.read, c.File, number, text, err); err != nil {
+		r.part.read.Lines++
+		if len(r.turns) == 0 {
+			r.turns = make([]trace.Turn, 64)
+		}
+		row := mooncakeRow{turn: &r.turns[0]}
+		if err := r.row(&row, text); err != nil {
+			*row.turn = trace.Turn{}
+			if err := lose(&r.part.read, c.File, number, text, err); err != nil {
 				return nil, err
 			}
 			continue
 		}
+		r.turns = r.turns[1:]
 		if row.header {
-			p.read.SkippedRows++
-		}
-		if m, ok := models[row.turn.Model]; ok {
-			row.turn.Model = m
-		} else {
-			models[row.turn.Model] = row.turn.Model
+			r.part.read.SkippedRows++
 		}
 		row.turn.File, row.turn.Line = c.File, int32(min(number, math.MaxInt32))
-		if row.requestID == "" {
-			row.requestID = rowName(c.Segment, number)
+		if row.turn.ID == "" {
+			row.turn.ID = rowName(c.Segment, number)
 		}
-		p.rows = append(p.rows, row)
+		r.part.rows = append(r.part.rows, row)
 	}
-	return p, nil
+	return &r.part, nil
 }
 
 // rowName names a call by its place.
@@ -125,90 +131,98 @@ func rowName(segment, line int) string {
 	return name
 }
 
-func parseMooncakeRow(text []byte, chain *trace.Chain) (*mooncakeRow, error) {
-	nan := math.NaN()
-	r := &mooncakeRow{in: -1, out: -1, hashes: -1, timestamp: nan, delay: nan, toolWait: nan, apiTime: nan}
-	s := &scanner{data: text}
+// row reads one row.
+func (r *mooncakeReader) row(row *mooncakeRow, text []byte) error {
+	t, nan := row.turn, math.NaN()
+	row.in, row.out, row.hashes = -1, -1, -1
+	row.timestamp, row.delay, row.toolWait, row.apiTime = nan, nan, nan, nan
 	var hashes []byte
+	s := &r.scanner
+	*s = scanner{data: text}
 	for key, ok := s.object(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "timestamp", "created_time", "not_before_ms":
-			r.timestamp = s.float()
+			row.timestamp = s.float()
 		case "input_length", "input_tokens":
-			r.in = s.integer()
+			row.in = s.integer()
 		case "output_length", "output_tokens":
-			r.out = s.integer()
+			row.out = s.integer()
 		case "hash_ids":
 			hashes = s.flat()
 		case "request_id":
-			r.requestID = s.name()
+			t.ID = s.name()
 		case "session_id":
-			r.session = s.name()
+			row.session = r.known(s.nameText())
 		case "play_id":
-			r.play = s.name()
+			row.play = r.known(s.nameText())
 		case "model":
-			r.turn.Model = s.str()
+			t.Model = r.known(s.nullable())
 		case "request_kind":
-			r.kind = s.str()
+			row.kind = r.known(s.nullable())
 		case "delay", "delay_ms":
-			r.delay = s.float()
+			row.delay = s.float()
 		case "tool_wait_ms":
-			r.toolWait = s.float()
+			row.toolWait = s.float()
 		case "recorded_api_time_ms":
-			r.apiTime = s.float()
+			row.apiTime = s.float()
 		case "priority":
-			r.turn.Hints.Priority = int32(s.whole(math.MinInt32, math.MaxInt32))
+			t.Hints.Priority = int32(s.whole(math.MinInt32, math.MaxInt32))
 		case "strict_priority":
-			r.turn.Hints.StrictPriority = uint32(s.whole(0, math.MaxUint32))
+			t.Hints.StrictPriority = uint32(s.whole(0, math.MaxUint32))
 		case "policy_class":
-			r.turn.Hints.PolicyClass = s.str()
+			t.Hints.PolicyClass = r.known(s.nullable())
 		case "wait_for":
-			r.readWaitFor(s)
+			row.readWaitFor(s)
 		case "dependencies":
-			r.readDependencies(s)
+			row.readDependencies(s)
 		case "agentsim":
-			r.readOwn(s)
+			row.readOwn(s)
 		case "schema":
-			r.header = true
+			row.header = true
 			s.skip()
 		case "block_size":
-			r.blockSize = s.whole(1, 1<<20)
+			row.blockSize = s.whole(1, 1<<20)
 		default:
 			s.skip()
 		}
 	}
 	if err := s.end(); err != nil {
-		return nil, err
+		return err
 	}
 	// A header says what follows and is no call; rows may name their schema too.
-	r.header = r.header && r.in < 0 && r.requestID == ""
-	if len(hashes) > 0 && !r.header {
+	row.header = row.header && row.in < 0 && t.ID == ""
+	if len(hashes) > 0 && !row.header {
 		var err error
-		if r.hashes, err = chain.AddText(&r.turn, hashes); err != nil {
-			return nil, fmt.Errorf("hash_ids: %w", err)
+		if row.hashes, err = r.chain(row.session).AddText(t, hashes); err != nil {
+			return fmt.Errorf("hash_ids: %w", err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
-// name reads an id, which some programs write as a number; null is "".
-func (s *scanner) name() string {
-	if c := s.peek(); c == '-' || c-'0' <= 9 {
-		return string(s.number())
+// known returns one copy of each of the names that rows repeat.
+func (r *mooncakeReader) known(text []byte) string {
+	name, ok := r.names[string(text)]
+	if !ok {
+		name = validString(text)
+		r.names[string(text)] = name
 	}
-	return s.str()
+	return name
 }
 
-// whole reads an integer in a range; null is 0, or the least if that is more.
-func (s *scanner) whole(least, most int64) int64 {
-	if s.null() {
-		return max(least, 0)
+func (r *mooncakeReader) chain(session string) *trace.Chain {
+	c := r.chains[session]
+	if c == nil {
+		c = new(trace.Chain)
+		r.chains[session] = c
 	}
-	n := s.integer()
-	if s.err == nil && (n < least || n > most) {
-		s.fail("%d is not in %d to %d", n, least, most)
-	}
-	return n
+	return c
+}
+
+// mooncakeSession is a session whose rows follow one another.
+type mooncakeSession struct {
+	trace.Session
+	last *trace.Turn
 }
 
 // mooncakeJoiner turns rows into turns, in the order of the rows.
@@ -216,15 +230,15 @@ type mooncakeJoiner struct {
 	*trace.Joiner
 	format    string
 	blockSize int32
-	fixed     bool                    // the user chose the block size
-	last      map[string]*mooncakeRow // the last row of each session
-	sessions  map[string]*trace.Session
-	byID      map[string]*trace.Turn // agentic rows, whose ids others refer to
+	fixed     bool                        // the user chose the block size
+	sessions  map[string]*mooncakeSession // those that rows name
+	byID      map[string]*trace.Turn      // agentic rows, whose ids others refer to
 }
 
 func (j *mooncakeJoiner) add(p *mooncakePart) error {
 	part := trace.Part{Read: p.read, BlockSize: int(j.blockSize)}
-	for _, r := range p.rows {
+	for i := range p.rows {
+		r := &p.rows[i]
 		if r.header {
 			if r.blockSize > 0 && !j.fixed {
 				j.blockSize = int32(r.blockSize)
@@ -241,8 +255,7 @@ func (j *mooncakeJoiner) add(p *mooncakePart) error {
 
 // finish makes the row's turn.
 func (j *mooncakeJoiner) finish(r *mooncakeRow, part *trace.Part) (err error) {
-	t := &r.turn
-	t.ID = r.requestID
+	t := r.turn
 	t.TTFT, t.End = trace.NoTime, trace.NoTime
 	t.Cached, t.Reasoning = trace.Unknown, trace.Unknown
 	if j.format == FormatAgentic {
@@ -251,12 +264,12 @@ func (j *mooncakeJoiner) finish(r *mooncakeRow, part *trace.Part) (err error) {
 		}
 		j.byID[t.ID] = t
 	}
-	t.Session = j.session(r, part)
-	prev := j.last[t.Session.ID]
-	if err := j.setTokens(r, prev); err != nil {
+	s := j.session(r, part)
+	t.Session = &s.Session
+	if err := j.setTokens(r, s.last); err != nil {
 		return err
 	}
-	if err := j.setTimes(r, prev); err != nil {
+	if err := j.setTimes(r, s.last); err != nil {
 		return err
 	}
 	if r.own != nil {
@@ -265,36 +278,33 @@ func (j *mooncakeJoiner) finish(r *mooncakeRow, part *trace.Part) (err error) {
 		}
 		t.Session.Final = t.Session.Final || t.Final
 	}
-	if r.session != "" {
-		j.last[t.Session.ID] = r
-	}
+	s.last = t
 	part.Turns = append(part.Turns, t)
 	return nil
 }
 
 // session returns the row's session; rows without one are sessions of their own.
-func (j *mooncakeJoiner) session(r *mooncakeRow, part *trace.Part) *trace.Session {
-	id := r.session
-	if id == "" {
-		id = r.requestID
-	}
+func (j *mooncakeJoiner) session(r *mooncakeRow, part *trace.Part) *mooncakeSession {
+	id := cmp.Or(r.session, r.turn.ID)
 	if r.play != "" && id != r.play && !strings.HasPrefix(id, r.play+"/") {
 		id = r.play + "/" + id
 	}
-	s := j.sessions[id]
-	if s == nil {
-		s = &trace.Session{ID: id, Class: r.kind}
-		if r.own != nil {
-			s.Parent, s.Class = r.own.Parent, cmp.Or(r.kind, r.own.Class)
-		}
-		j.sessions[id] = s
-		part.Sessions = append(part.Sessions, s)
+	if s := j.sessions[id]; s != nil && r.session != "" {
+		return s
 	}
+	s := &mooncakeSession{Session: trace.Session{ID: id, Class: r.kind}}
+	if r.own != nil {
+		s.Parent, s.Class = r.own.Parent, cmp.Or(r.kind, r.own.Class)
+	}
+	if r.session != "" {
+		j.sessions[id] = s
+	}
+	part.Sessions = append(part.Sessions, &s.Session)
 	return s
 }
 
-func (j *mooncakeJoiner) setTokens(r, prev *mooncakeRow) (err error) {
-	t := &r.turn
+func (j *mooncakeJoiner) setTokens(r *mooncakeRow, prev *trace.Turn) (err error) {
+	t := r.turn
 	if r.in < 0 && r.hashes > 0 {
 		r.in = int64(r.hashes) * int64(j.blockSize)
 	}
@@ -310,7 +320,7 @@ func (j *mooncakeJoiner) setTokens(r, prev *mooncakeRow) (err error) {
 		}
 	}
 	if j.format == FormatMooncakeDelta && prev != nil {
-		return j.addDelta(t, &prev.turn)
+		return j.addDelta(t, prev)
 	}
 	return nil
 }
@@ -345,8 +355,8 @@ func privateHash(file string, line, i int32) uint64 {
 	return h ^ h>>31
 }
 
-func (j *mooncakeJoiner) setTimes(r, prev *mooncakeRow) (err error) {
-	t := &r.turn
+func (j *mooncakeJoiner) setTimes(r *mooncakeRow, prev *trace.Turn) (err error) {
+	t := r.turn
 	if t.Start, err = optionalMs("timestamp", r.timestamp); err != nil {
 		return err
 	}
@@ -360,13 +370,13 @@ func (j *mooncakeJoiner) setTimes(r, prev *mooncakeRow) (err error) {
 	switch {
 	case prev != nil && delay != trace.NoTime:
 		t.Explicit = true
-		t.Waits = []trace.Wait{{ID: prev.turn.ID, Delay: delay}}
+		t.Waits = []trace.Wait{{ID: prev.ID, Delay: delay}}
 		t.Start = trace.NoTime
-	case prev != nil && t.Start != trace.NoTime && prev.turn.Start != trace.NoTime:
+	case prev != nil && t.Start != trace.NoTime && prev.Start != trace.NoTime:
 		// The end of the row before is not recorded, so the distance of the starts is all that is known of the gap.
 		t.Explicit = true
-		t.Waits = []trace.Wait{{ID: prev.turn.ID},
-			{ID: prev.turn.ID, Delay: max(0, t.Start-prev.turn.Start), OnDispatch: true}}
+		t.Waits = []trace.Wait{{ID: prev.ID},
+			{ID: prev.ID, Delay: max(0, t.Start-prev.Start), OnDispatch: true}}
 	case t.Start == trace.NoTime:
 		return errors.New("timestamp is missing")
 	}

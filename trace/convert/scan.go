@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
-	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -163,17 +163,20 @@ func (s *scanner) appendText(dst []byte) []byte {
 	return append(dst, raw...)
 }
 
-// plain counts the bytes at the beginning of text that are neither quotes, backslashes nor control characters, and leaves
-// out up to eight. It looks at eight at a time: a byte of x is 0 where (x - 0x01…) & ^x has its high bit.
+// plain counts the bytes at the beginning of text that are neither quotes, backslashes nor control characters. It looks at
+// eight at a time: the first byte of x that is 0 is where (x - 0x01…) & ^x has its first high bit.
 func plain(text []byte) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
 		x := binary.LittleEndian.Uint64(text[n:])
 		quote, slash := x^(ones*'"'), x^(ones*'\\')
-		if ((quote-ones)&^quote|(slash-ones)&^slash|(x-ones*' ')&^x)&highs != 0 {
-			break
+		if found := ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*' ')&^x) & highs; found != 0 {
+			return n + bits.TrailingZeros64(found)/8
 		}
+	}
+	for n < len(text) && text[n] != '"' && text[n] != '\\' && text[n] >= ' ' {
+		n++
 	}
 	return n
 }
@@ -186,9 +189,6 @@ func (s *scanner) raw() (raw []byte, escaped bool) {
 	data, start := s.data, s.pos
 	for at := start; ; {
 		at += plain(data[at:])
-		for at < len(data) && data[at] != '"' && data[at] != '\\' && data[at] >= ' ' {
-			at++
-		}
 		if at < len(data) && data[at] == '\\' {
 			escaped = true
 			n, ok := escape(data[at+1:])
@@ -293,18 +293,31 @@ func appendUnescaped(dst, raw []byte) []byte {
 }
 
 // str reads a string, or null as "".
-func (s *scanner) str() string {
+func (s *scanner) str() string { return validString(s.nullable()) }
+
+// nullable is text, or null as no text.
+func (s *scanner) nullable() []byte {
 	if s.null() {
-		return ""
+		return nil
 	}
-	return string(bytes.ToValidUTF8(s.text(), []byte(string(utf8.RuneError))))
+	return s.text()
+}
+
+// validString returns text with each run of bytes that are no UTF-8 replaced.
+func validString(text []byte) string {
+	if utf8.Valid(text) {
+		return string(text)
+	}
+	return string(bytes.ToValidUTF8(text, []byte(string(utf8.RuneError))))
 }
 
 // number consumes a number and returns its text.
 func (s *scanner) number() []byte {
 	s.peek()
 	start := s.pos
-	s.sign("-")
+	if s.byte() == '-' {
+		s.pos++
+	}
 	ok := s.byte() == '0'
 	if ok {
 		s.pos++
@@ -316,8 +329,9 @@ func (s *scanner) number() []byte {
 		ok = s.digits()
 	}
 	if ok && s.byte()|0x20 == 'e' {
-		s.pos++
-		s.sign("+-")
+		if s.pos++; s.byte() == '+' || s.byte() == '-' {
+			s.pos++
+		}
 		ok = s.digits()
 	}
 	if ok {
@@ -350,13 +364,6 @@ func (s *scanner) digits() bool {
 	return s.pos > start
 }
 
-// sign consumes a sign out of set, if one comes next.
-func (s *scanner) sign(set string) {
-	if c := s.byte(); c != 0 && strings.IndexByte(set, c) >= 0 {
-		s.pos++
-	}
-}
-
 // float reads a finite number, or null as NaN.
 func (s *scanner) float() float64 {
 	if s.null() {
@@ -366,11 +373,28 @@ func (s *scanner) float() float64 {
 	if s.err != nil {
 		return 0
 	}
+	if n, ok := smallInteger(text); ok {
+		return float64(n)
+	}
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
 		s.fail("%s: %w", text, errNotFinite)
 	}
 	return f
+}
+
+// smallInteger reads a number that is written with digits alone, up to 18, so that it fits.
+func smallInteger(text []byte) (n int64, ok bool) {
+	if len(text) > 18 {
+		return 0, false
+	}
+	for _, c := range text {
+		if c-'0' > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
 }
 
 // integer reads a whole number, which may be written as a float (3.0).
@@ -379,14 +403,7 @@ func (s *scanner) integer() int64 {
 	if s.err != nil {
 		return 0
 	}
-	if len(text) <= 18 { // fits without overflow
-		var n int64
-		for _, c := range text {
-			if c-'0' > 9 {
-				return s.wholeFloat(text)
-			}
-			n = n*10 + int64(c-'0')
-		}
+	if n, ok := smallInteger(text); ok {
 		return n
 	}
 	return s.wholeFloat(text)

@@ -42,3 +42,25 @@ func (s *scanner) appendTextOf(dst []byte) []byte {
 	}
 	return dst
 }
+
+// name reads an id, which some programs write as a number; null is "".
+func (s *scanner) name() string { return validString(s.nameText()) }
+
+func (s *scanner) nameText() []byte {
+	if c := s.peek(); c == '-' || c-'0' <= 9 {
+		return s.number()
+	}
+	return s.nullable()
+}
+
+// whole reads an integer in a range; null is 0, or the least if that is more.
+func (s *scanner) whole(least, most int64) int64 {
+	if s.null() {
+		return max(least, 0)
+	}
+	n := s.integer()
+	if s.err == nil && (n < least || n > most) {
+		s.fail("%d is not in %d to %d", n, least, most)
+	}
+	return n
+}
