@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -117,6 +118,9 @@ func parseMooncake(c trace.Chunk) (*mooncakePart, error) {
 		if row.turn.ID == "" {
 			row.turn.ID = rowName(c.Segment, number)
 		}
+		if r.part.rows == nil { // rows of a file tend to be alike
+			r.part.rows = make([]mooncakeRow, 0, min(len(c.Data)/len(text)+1, 4096))
+		}
 		r.part.rows = append(r.part.rows, row)
 	}
 	return &r.part, nil
@@ -124,11 +128,11 @@ func parseMooncake(c trace.Chunk) (*mooncakePart, error) {
 
 // rowName names a call by its place.
 func rowName(segment, line int) string {
-	name := "row-" + strconv.Itoa(line)
+	name := make([]byte, 0, 64)
 	if segment > 0 {
-		name = "file-" + strconv.Itoa(segment+1) + "-" + name
+		name = fmt.Appendf(name, "file-%d-", segment+1)
 	}
-	return name
+	return string(strconv.AppendInt(append(name, "row-"...), int64(line), 10))
 }
 
 // row reads one row.
@@ -232,11 +236,12 @@ type mooncakeJoiner struct {
 	blockSize int32
 	fixed     bool                        // the user chose the block size
 	sessions  map[string]*mooncakeSession // those that rows name
+	unused    []mooncakeSession           // for the next ones
 	byID      map[string]*trace.Turn      // agentic rows, whose ids others refer to
 }
 
 func (j *mooncakeJoiner) add(p *mooncakePart) error {
-	part := trace.Part{Read: p.read, BlockSize: int(j.blockSize)}
+	part := trace.Part{Read: p.read, BlockSize: int(j.blockSize), Turns: make([]*trace.Turn, 0, len(p.rows))}
 	for i := range p.rows {
 		r := &p.rows[i]
 		if r.header {
@@ -292,7 +297,12 @@ func (j *mooncakeJoiner) session(r *mooncakeRow, part *trace.Part) *mooncakeSess
 	if s := j.sessions[id]; s != nil && r.session != "" {
 		return s
 	}
-	s := &mooncakeSession{Session: trace.Session{ID: id, Class: r.kind}}
+	if len(j.unused) == 0 {
+		j.unused = make([]mooncakeSession, 64)
+	}
+	s := &j.unused[0]
+	j.unused = j.unused[1:]
+	s.Session = trace.Session{ID: id, Class: r.kind}
 	if r.own != nil {
 		s.Parent, s.Class = r.own.Parent, cmp.Or(r.kind, r.own.Class)
 	}
@@ -413,7 +423,17 @@ func warnPartialIDs(c *trace.Capture) {
 			}
 		}
 	})
+	// A bit for each id that may be one of them spares most of the others the map.
+	shift := 60 - bits.Len(uint(len(partial)))
+	maybe := make([]bool, 1<<(64-shift))
+	at := func(id uint64) *bool { return &maybe[id*0x9e3779b97f4a7c15>>shift] }
+	for id := range partial {
+		*at(id) = true
+	}
 	warn := func(t *trace.Turn, id uint64) {
+		if !*at(id) {
+			return
+		}
 		if p := partial[id]; p != nil {
 			c.Read.Warn(fmt.Sprintf("%s:%d: hash id %d stands for a whole block of %d tokens, but for %d at %s:%d: not taken as equal",
 				t.File, t.Line, id, size, p.Input%size, p.File, p.Line))
