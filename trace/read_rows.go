@@ -36,16 +36,21 @@ type rowParser struct {
 	file     string
 	line     int
 	sessions map[string]*Session
-	chains   map[*Session]*Chain
+	chains   map[string]*Chain // by session
 	names    map[string]string
 	hashed   *Turn
 	keep     keeping
+
+	// Of the row that is read:
+	hashLists
+	turn       *Turn // of a call; it has its chain
+	completion Hashes
 }
 
 // parseRows reads a chunk of a Dynamo trace. Rows that cannot be read are counted; an error is a
 // row that was read and makes the capture meaningless.
 func parseRows(c Chunk, keep keeping) (*rows, error) {
-	p := &rowParser{file: c.File, sessions: map[string]*Session{}, chains: map[*Session]*Chain{}, names: map[string]string{},
+	p := &rowParser{file: c.File, sessions: map[string]*Session{}, chains: map[string]*Chain{}, names: map[string]string{},
 		keep: keep}
 	p.Read = c.Read
 	for number, text := range c.Lines {
@@ -71,18 +76,30 @@ func parseRows(c Chunk, keep keeping) (*rows, error) {
 
 // record parses one line; nil without an error is JSON that is no record.
 func (p *rowParser) record(text []byte) (*Record, error) {
-	rec, err := ParseRecord(text)
+	rec, err := p.decode(p.cut(text))
+	if err != nil && len(p.lists) > 0 { // what is wrong with the row as it is?
+		p.lists = p.lists[:0]
+		rec, err = p.decode(text)
+	}
 	if errors.Is(err, errNotRecord) {
 		p.Read.SkippedRows++
 		return nil, nil
 	}
 	if err != nil {
 		if at := Resume(text); at > 0 {
-			if rec, again := ParseRecord(text[at:]); again == nil {
+			if rec, again := p.decode(text[at:]); again == nil {
 				p.Read.Lose(p.file, p.line, text[:at], err)
 				return rec, nil
 			}
 		}
+	}
+	return rec, err
+}
+
+func (p *rowParser) decode(text []byte) (*Record, error) {
+	rec, err := ParseRecord(text)
+	if err == nil {
+		err = p.readHashes(rec)
 	}
 	return rec, err
 }
@@ -100,9 +117,9 @@ func isPayload(text []byte) bool {
 
 func (p *rowParser) row(rec *Record) error {
 	p.Read.missing(p.file, p.line, rec.Lost)
-	known := rec.Schema == Schema || rec.Schema == legacySchema || rec.Schema == ""
+	known := knownSchema(rec)
 	switch {
-	case known && rec.EventType == EventRequestEnd && rec.Request != nil:
+	case isCall(rec):
 		return p.request(rec)
 	case known && rec.Tool != nil &&
 		(rec.EventType == EventToolStart || rec.EventType == EventToolEnd || rec.EventType == EventToolError):
@@ -112,6 +129,14 @@ func (p *rowParser) row(rec *Record) error {
 	}
 	p.Read.SkippedRows++
 	return nil
+}
+
+func knownSchema(rec *Record) bool {
+	return rec.Schema == Schema || rec.Schema == legacySchema || rec.Schema == ""
+}
+
+func isCall(rec *Record) bool {
+	return knownSchema(rec) && rec.EventType == EventRequestEnd && rec.Request != nil
 }
 
 func (p *rowParser) payload(pl *Payload) {
@@ -125,8 +150,8 @@ func (p *rowParser) payload(pl *Payload) {
 	}
 }
 
-// session returns the session of a row; a row without context is a session of its own.
-func (p *rowParser) session(rec *Record, own string) *Session {
+// identity returns the session of a row that one tells, else its own.
+func identity(rec *Record, own string) Identity {
 	id := Identity{Session: own}
 	if rec.AgentContext != nil {
 		if told := rec.AgentContext.Identity(); told.Session != "" {
@@ -135,6 +160,12 @@ func (p *rowParser) session(rec *Record, own string) *Session {
 	} else if rec.FlatSessionID != "" {
 		id = Identity{Session: rec.FlatSessionID, Parent: rec.FlatParentSessionID}
 	}
+	return id
+}
+
+// session returns the session of a row; a row without context is a session of its own.
+func (p *rowParser) session(rec *Record, own string) *Session {
+	id := identity(rec, own)
 	if id.Session == "" {
 		return nil
 	}
@@ -168,8 +199,9 @@ func (p *rowParser) request(rec *Record) error {
 	if r.RequestID == "" {
 		return errors.New("request_end without a request_id")
 	}
-	t := &Turn{ID: r.RequestID, Model: p.name(r.Model), TTFT: NoTime, Cached: Unknown, Reasoning: Unknown,
-		File: p.file, Line: int32(min(p.line, math.MaxInt32))}
+	t := p.turn
+	t.ID, t.Model, t.TTFT, t.Cached, t.Reasoning = r.RequestID, p.name(r.Model), NoTime, Unknown, Unknown
+	t.File, t.Line = p.file, int32(min(p.line, math.MaxInt32))
 	if err := t.setTimes(rec); err != nil {
 		return fmt.Errorf("request %q: %w", t.ID, err)
 	}
@@ -196,7 +228,8 @@ func (p *rowParser) request(rec *Record) error {
 	}
 	if p.keep == keepDetails {
 		t.Detail = p.detail(rec)
-	} else if err := p.hashes(t, rec); err != nil {
+		t.Base, t.Shared, t.Hashes = nil, 0, nil
+	} else if err := p.checkHashes(t, rec); err != nil {
 		return fmt.Errorf("request %q: %w", t.ID, err)
 	}
 	if p.keep == keepRows {
@@ -328,8 +361,8 @@ func (t *Turn) setTokens(r *RequestEnd) error {
 	return nil
 }
 
-// hashes gives the turn its chain.
-func (p *rowParser) hashes(t *Turn, rec *Record) error {
+// checkHashes checks the turn's chain and tells which hashes its output has.
+func (p *rowParser) checkHashes(t *Turn, rec *Record) error {
 	r := rec.Request.Replay
 	if r == nil || len(r.Hashes) == 0 {
 		return nil
@@ -344,25 +377,11 @@ func (p *rowParser) hashes(t *Turn, rec *Record) error {
 	if int(size) != p.BlockSize {
 		return mixedBlockSizes(t, int(size), p.hashed, p.BlockSize).(*InputError).Err
 	}
-	if err := CheckHashCount(len(r.Hashes), t.Input, size); err != nil {
+	if err := CheckHashCount(int(t.Shared)+len(t.Hashes), t.Input, size); err != nil {
 		return err
 	}
-	if rec.AgentContext == nil {
-		new(Chain).Add(t, r.Hashes)
-	} else {
-		c := p.chains[t.Session]
-		if c == nil {
-			c = new(Chain)
-			p.chains[t.Session] = c
-		}
-		c.Add(t, r.Hashes)
-	}
-	completion := r.CompletionHashes
-	if x := rec.Request.Agentsim; x != nil && len(completion) == 0 {
-		completion = x.CompletionHashes
-	}
-	if full := int(t.Input / size); len(completion) == blocks(t.Input+t.Output, size) {
-		t.OutputHashes = completion[full:]
+	if full := int(t.Input / size); len(p.completion) == blocks(t.Input+t.Output, size) {
+		t.OutputHashes = slices.Clone(p.completion[full:])
 	}
 	return nil
 }
