@@ -63,7 +63,7 @@ const maxSkipReasons = 64
 
 // parseClaude reads the rows of a chunk.
 func parseClaude(c trace.Chunk) (*claudePart, error) {
-	p := &claudePart{read: c.Read, names: map[string]string{}}
+	p := &claudePart{read: c.Read, names: names{}}
 	for number, text := range c.Lines {
 		p.read.Lines++
 		if isOther(text) {
@@ -119,7 +119,7 @@ type claudePart struct {
 	rows  []*claudeRow
 	types map[string]string // agent types that files beside transcripts tell, by agent
 	read  trace.ReadReport
-	names map[string]string
+	names names
 }
 
 // agentMeta takes what a file beside a subagent's transcript says of it.
@@ -145,30 +145,21 @@ type claudeReader struct {
 	*claudePart
 }
 
-// intern returns one copy of each of the names that rows repeat.
-func (p *claudePart) intern(s string) string {
-	if known, ok := p.names[s]; ok {
-		return known
-	}
-	p.names[s] = s
-	return s
-}
-
 func (r *claudeReader) row() (*claudeRow, error) {
 	row := &claudeRow{at: trace.NoTime, usage: claudeUsage{-1, -1, -1, -1}}
 	role := ""
 	for key, ok := r.object(); ok; key, ok = r.next() {
 		switch string(key) {
 		case "type":
-			row.kind = r.intern(r.loose())
+			row.kind = r.names.of(r.looseText())
 		case "uuid":
 			row.uuid = r.loose()
 		case "parentUuid":
 			row.parentID = r.loose()
 		case "sessionId":
-			row.session = r.intern(r.loose())
+			row.session = r.names.of(r.looseText())
 		case "agentId":
-			row.agent = r.intern(r.loose())
+			row.agent = r.names.of(r.looseText())
 		case "timestamp":
 			row.at = r.date()
 		case "isSidechain":
@@ -185,7 +176,7 @@ func (r *claudeReader) row() (*claudeRow, error) {
 		case "requestId":
 			row.request = r.loose()
 		case "version":
-			row.version = r.intern(r.loose())
+			row.version = r.names.of(r.looseText())
 		case "message":
 			role = r.message(row)
 		case "toolUseResult":
@@ -206,12 +197,14 @@ func (r *claudeReader) row() (*claudeRow, error) {
 }
 
 // loose reads a string; a value of another kind is "".
-func (s *scanner) loose() string {
+func (s *scanner) loose() string { return validString(s.looseText()) }
+
+func (s *scanner) looseText() []byte {
 	if s.peek() == '"' {
-		return s.str()
+		return s.text()
 	}
 	s.skip()
-	return ""
+	return nil
 }
 
 // boolean reads a boolean; a value of another kind is false.
@@ -279,9 +272,9 @@ func (r *claudeReader) message(row *claudeRow) (role string) {
 		case "id":
 			row.message = r.loose()
 		case "role":
-			role = r.intern(r.loose())
+			role = r.names.of(r.looseText())
 		case "model":
-			row.model = r.intern(r.loose())
+			row.model = r.names.of(r.looseText())
 		case "stop_reason":
 			row.stopped = !r.null()
 			if row.stopped {
@@ -356,7 +349,7 @@ func (r *claudeReader) block(row *claudeRow) {
 	for key, ok := r.object(); ok; key, ok = r.next() {
 		switch string(key) {
 		case "type":
-			kind = r.intern(r.loose())
+			kind = r.names.of(r.looseText())
 		case "text":
 			text = r.span()
 		case "thinking":
@@ -364,7 +357,7 @@ func (r *claudeReader) block(row *claudeRow) {
 		case "id", "tool_use_id":
 			id = r.loose()
 		case "name":
-			name = r.intern(r.loose())
+			name = r.names.of(r.looseText())
 		case "input":
 			input = r.span()
 		case "content":
@@ -400,13 +393,12 @@ func (r *claudeReader) block(row *claudeRow) {
 	row.text = append(row.text, '\n')
 }
 
-// appendString appends what a JSON string stands for, and nothing for another value.
+// appendString appends what a JSON string stands for that span returned, and nothing for another value.
 func appendString(dst, value []byte) []byte {
-	if len(value) == 0 || value[0] != '"' {
+	if len(value) < 2 || value[0] != '"' {
 		return dst
 	}
-	s := scanner{data: value}
-	return s.appendText(dst)
+	return appendUnescaped(dst, value[1:len(value)-1])
 }
 
 // appendParts appends a text that is a string, or the texts of an array of parts.

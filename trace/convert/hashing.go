@@ -193,14 +193,17 @@ func (s *speller) cut(keep int) {
 // spell returns the text of the prompt that ends with a passage.
 func (s *speller) spell(p *passage) string {
 	s.path = s.path[:0]
+	size := 0
 	for ; p != nil && p.place == 0; p = p.before {
 		s.path = append(s.path, p)
+		size += len(p.text)
 	}
 	keep := 0
 	if p != nil {
 		keep = p.place
 	}
 	s.cut(keep)
+	s.text.Grow(size)
 	for _, next := range slices.Backward(s.path) {
 		s.text.Write(next.text)
 		s.stack = append(s.stack, spelled{next, s.text.Len()})

@@ -89,14 +89,14 @@ func (in input) mooncakeRows(format string) (*trace.Capture, error) {
 type mooncakeReader struct {
 	scanner
 	part   mooncakePart
-	names  map[string]string
+	names  names
 	chains map[string]*trace.Chain // by session; rows without one share that of ""
 	turns  []trace.Turn            // for the next rows
 }
 
 // parseMooncake reads the rows of a chunk.
 func parseMooncake(c trace.Chunk) (*mooncakePart, error) {
-	r := mooncakeReader{part: mooncakePart{read: c.Read}, names: map[string]string{}, chains: map[string]*trace.Chain{}}
+	r := mooncakeReader{part: mooncakePart{read: c.Read}, names: names{}, chains: map[string]*trace.Chain{}}
 	for number, text := range c.Lines {
 		r.part.read.Lines++
 		if len(r.turns) == 0 {
@@ -156,13 +156,13 @@ func (r *mooncakeReader) row(row *mooncakeRow, text []byte) error {
 		case "request_id":
 			t.ID = s.name()
 		case "session_id":
-			row.session = r.known(s.nameText())
+			row.session = r.names.of(s.nameText())
 		case "play_id":
-			row.play = r.known(s.nameText())
+			row.play = r.names.of(s.nameText())
 		case "model":
-			t.Model = r.known(s.nullable())
+			t.Model = r.names.of(s.nullable())
 		case "request_kind":
-			row.kind = r.known(s.nullable())
+			row.kind = r.names.of(s.nullable())
 		case "delay", "delay_ms":
 			row.delay = s.float()
 		case "tool_wait_ms":
@@ -174,7 +174,7 @@ func (r *mooncakeReader) row(row *mooncakeRow, text []byte) error {
 		case "strict_priority":
 			t.Hints.StrictPriority = uint32(s.whole(0, math.MaxUint32))
 		case "policy_class":
-			t.Hints.PolicyClass = r.known(s.nullable())
+			t.Hints.PolicyClass = r.names.of(s.nullable())
 		case "wait_for":
 			row.readWaitFor(s)
 		case "dependencies":
@@ -202,16 +202,6 @@ func (r *mooncakeReader) row(row *mooncakeRow, text []byte) error {
 		}
 	}
 	return nil
-}
-
-// known returns one copy of each of the names that rows repeat.
-func (r *mooncakeReader) known(text []byte) string {
-	name, ok := r.names[string(text)]
-	if !ok {
-		name = validString(text)
-		r.names[string(text)] = name
-	}
-	return name
 }
 
 func (r *mooncakeReader) chain(session string) *trace.Chain {

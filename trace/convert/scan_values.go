@@ -64,3 +64,15 @@ func (s *scanner) whole(least, most int64) int64 {
 	}
 	return n
 }
+
+// names has one copy of each of the names that rows repeat.
+type names map[string]string
+
+func (n names) of(text []byte) string {
+	name, ok := n[string(text)]
+	if !ok {
+		name = validString(text)
+		n[string(text)] = name
+	}
+	return name
+}

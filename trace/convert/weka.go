@@ -130,7 +130,7 @@ func linewise(heads [][]byte) bool {
 func parseWeka(c trace.Chunk) (*wekaPart, error) {
 	p := &wekaPart{file: c.File, read: c.Read}
 	for rest := bytes.TrimSpace(c.Data); len(rest) > 0; rest = bytes.TrimSpace(rest) {
-		r := wekaReader{scanner: scanner{data: rest}, file: c.File, models: map[string]string{}}
+		r := wekaReader{scanner: scanner{data: rest}, file: c.File, models: names{}}
 		conv := r.conversation()
 		p.read.Lines++
 		if r.err != nil {
@@ -153,7 +153,7 @@ type wekaReader struct {
 	scanner
 	file   string
 	conv   *conversation
-	models map[string]string
+	models names
 }
 
 func (r *wekaReader) conversation() *conversation {
@@ -205,7 +205,7 @@ func (r *wekaReader) request(s *trace.Session, chain *trace.Chain, depth int) {
 		case "type":
 			kind = r.str()
 		case "model":
-			call.Model = r.model()
+			call.Model = r.models.of(r.nullable())
 		case "in":
 			call.in = r.integer()
 		case "out":
@@ -285,19 +285,6 @@ func (r *wekaReader) placeSubagent(t float64, firstCall int) {
 	for _, c := range calls {
 		c.t += t
 	}
-}
-
-func (r *wekaReader) model() string {
-	if r.null() {
-		return ""
-	}
-	text := r.text()
-	name, ok := r.models[string(text)]
-	if !ok {
-		name = string(text)
-		r.models[name] = name
-	}
-	return name
 }
 
 // trigger reads input_types: a tool's result anywhere in the new input means that a tool answered.
