@@ -26,12 +26,29 @@ func AppendHashes(dst []uint64, array []byte) ([]uint64, error) {
 
 const maxUint64 = "18446744073709551615"
 
-// appendNumbers reads a JSON array from the first digit of one of its numbers, at array[i], to its end.
+// appendNumbers reads a JSON array from one of its numbers, at or behind array[i], to its end.
 func appendNumbers(dst []uint64, array []byte, i int) ([]uint64, error) {
 	for {
+		// Nearly all ids that count up: seven digits or fewer, a comma, perhaps a space.
+		for i+8 <= len(array) {
+			text := binary.LittleEndian.Uint64(array[i:])
+			n, v := leadingDigits(text)
+			if n == 0 || n == 8 || text&0xff == '0' || text>>(8*uint(n))&0xff != ',' {
+				break
+			}
+			dst = append(dst, v)
+			if i += n + 1; i < len(array) && array[i] == ' ' {
+				i++
+			}
+		}
 		i = skipSpace(array, i)
 		start := i
 		var v uint64
+		for n := 8; n == 8 && i+8 <= len(array); i += n {
+			var digits uint64
+			n, digits = leadingDigits(binary.LittleEndian.Uint64(array[i:]))
+			v = v*powersOf10[n] + digits
+		}
 		for i < len(array) && array[i]-'0' <= 9 {
 			v = v*10 + uint64(array[i]-'0')
 			i++
@@ -61,9 +78,26 @@ func appendNumbers(dst []uint64, array []byte, i int) ([]uint64, error) {
 	}
 }
 
+var powersOf10 = [9]uint64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}
+
+// leadingDigits returns how many of eight characters, the first in the lowest byte, are digits before any other, and the
+// number that those make. It works on all eight at a time: on pairs of digits, then on fours, then on all.
+func leadingDigits(text uint64) (n int, value uint64) {
+	x := text ^ 0x3030303030303030 // digits are 0 to 9, others more
+	n = 8
+	if other := (x | (x + 0x0606060606060606)) & 0xf0f0f0f0f0f0f0f0; other != 0 { // the first is right: carries come from others alone
+		first := bits.TrailingZeros64(other) &^ 7
+		n = first / 8
+		x <<= 64 - uint(first) // zeros in front of the number
+	}
+	x = x * (1 + 10<<8) >> 8 & 0x00ff00ff00ff00ff
+	x = x * (1 + 100<<16) >> 16 & 0x0000ffff0000ffff
+	return n, x * (1 + 10000<<32) >> 32
+}
+
 // skipSpace returns the index of the first byte at or after i that is not JSON white space.
 func skipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
 	}
 	return i
