@@ -102,9 +102,14 @@ func parseMooncake(c trace.Chunk) (*mooncakePart, error) {
 		if len(r.turns) == 0 {
 			r.turns = make([]trace.Turn, 64)
 		}
-		row := mooncakeRow{turn: &r.turns[0]}
-		if err := r.row(&row, text); err != nil {
-			*row.turn = trace.Turn{}
+		if r.part.rows == nil { // rows of a file tend to be alike
+			r.part.rows = make([]mooncakeRow, 0, min(len(c.Data)/len(text)+1, 4096))
+		}
+		before := r.part.rows
+		r.part.rows = append(before, mooncakeRow{turn: &r.turns[0]})
+		row := &r.part.rows[len(before)]
+		if err := r.row(row, text); err != nil {
+			*row.turn, r.part.rows = trace.Turn{}, before
 			if err := lose(&r.part.read, c.File, number, text, err); err != nil {
 				return nil, err
 			}
@@ -118,10 +123,6 @@ func parseMooncake(c trace.Chunk) (*mooncakePart, error) {
 		if row.turn.ID == "" {
 			row.turn.ID = rowName(c.Segment, number)
 		}
-		if r.part.rows == nil { // rows of a file tend to be alike
-			r.part.rows = make([]mooncakeRow, 0, min(len(c.Data)/len(text)+1, 4096))
-		}
-		r.part.rows = append(r.part.rows, row)
 	}
 	return &r.part, nil
 }

@@ -57,9 +57,9 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// accept consumes the byte c if it comes next.
+// accept consumes the byte c, which is not 0, if it comes next.
 func (s *scanner) accept(c byte) bool {
-	if s.peek() != c || s.pos == len(s.data) {
+	if s.peek() != c {
 		return false
 	}
 	s.pos++
@@ -68,7 +68,9 @@ func (s *scanner) accept(c byte) bool {
 
 // expect consumes the byte c.
 func (s *scanner) expect(c byte) {
-	if !s.accept(c) {
+	if s.byte() == c { // nearly always
+		s.pos++
+	} else if !s.accept(c) {
 		s.fail("want %q, got %s", c, s.look())
 	}
 }
