@@ -33,7 +33,7 @@ func appendNumbers(dst []uint64, array []byte, i int) ([]uint64, error) {
 		for i+8 <= len(array) {
 			text := binary.LittleEndian.Uint64(array[i:])
 			n, v := leadingDigits(text)
-			if n == 0 || n == 8 || text&0xff == '0' || text>>(8*uint(n))&0xff != ',' {
+			if n == 0 || n == 8 || text&0xff == '0' && n > 1 || text>>(8*uint(n))&0xff != ',' {
 				break
 			}
 			dst = append(dst, v)
