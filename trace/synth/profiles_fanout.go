@@ -3,7 +3,9 @@ package synth
 // What the planners quote beside profiles.go.
 const (
 	fromResearch     = "Anthropic's engineering blog, How we built our multi-agent research system"
-	fromOpenResearch = "langchain-ai/open_deep_research and its forks"
+	fromLead         = "Anthropic's prompts for it (anthropic-cookbook, patterns/agents/prompts)"
+	fromOpenResearch = "langchain-ai/open_deep_research"
+	fromReports      = "DeepResearch Bench (arXiv 2506.11763)"
 	fromMagAgent     = "LMCache/lmcache-agent-trace, magagent: 13 sessions of a web agent"
 	fromTranscripts  = "Claude Code transcripts (agentcgroup, claude-code-log)"
 	fromWeka         = "callanjfox/kv-cache-tester, 28 subagents in 300 coding conversations"
@@ -15,41 +17,46 @@ func deepResearch() profile {
 	return &agent{
 		class:  "deep-research",
 		block:  64,
-		system: between(4096, 4096),
-		task:   dist{median: 110, sigma: 0.6, min: 20, max: 2000},
+		system: between(5632, 5632),
+		task:   dist{median: 70, sigma: 0.57, min: 20, max: 2000},
 		turns:  between(2, 4),
 		output: dist{median: 327, sigma: 0.86, min: 16, max: 8192},
 		answer: dist{median: 1500, sigma: 0.9, min: 100, max: 20000},
-		result: dist{median: 2560, sigma: 0.8, min: 50, max: 32768},
+		result: dist{median: 2300, sigma: 0.3, tail: 0.42, tailMedian: 5000, tailSigma: 0.8, min: 50, max: 32768},
 		tools: []tool{
 			{"search", 0.58, dist{median: 10.6, sigma: 1.74, min: 0.1, max: 120}},
 			{"fetch", 0.42, dist{median: 8.98, sigma: 1.42, min: 0.1, max: 300}},
 		},
 		subagents:   1,
 		fanout:      between(3, 5),
-		childSystem: between(2048, 2048),
+		childSystem: between(2240, 2240),
 		childPrompt: childPrompts,
 		childTurns:  between(11, 16),
 		compact:     between(175000, 175000),
 		summary:     summaries,
 		rate:        0.067,
 		sources: map[string]string{
-			"turns": fromOpenResearch + ": the supervisor goes through at most 3 rounds (max_researcher_iterations); one more turn " +
-				"writes the report",
+			"system": fromLead + ": research_lead_agent.md has 23,081 characters; tools are left out",
+			"task":   fromReports + ", tasks 58 to 65: 116 to 652 characters, geometric mean 287, σ 0.57",
+			"turns": fromOpenResearch + ": at most 3 rounds of the supervisor (max_researcher_iterations; later 6, its thinking " +
+				"counted); one more turn writes the report",
 			"output": fromMagAgent + ": n=392, p50 1521, p90 2378 characters; geometric mean 1342, σ 0.86",
-			"answer": "median and σ are a choice; at most MAX_FINAL_REPORT_TOKENS of Onyx (dr_loop.py)",
-			"result": "liuqi6777/bcp_search_agent_trajectory, BrowseComp-Plus: a search returns 5 documents of at most 512 tokens, a " +
-				"visit all of one; σ is a choice",
+			"answer": "Anthropic's Effective context engineering for AI agents: subagents return 1,000 to 2,000 tokens. σ is a choice " +
+				"that has whole reports in it: Claude 3.7 Sonnet's in " + fromReports + " have 14,545 characters in the mean. At most " +
+				"MAX_FINAL_REPORT_TOKENS of Onyx (dr_loop.py)",
+			"result": "BrowseComp-Plus (arXiv 2508.06600): a search returns 5 documents of at most 512 tokens; a fetch, as often as " +
+				"below, all of one, 5,179 words in the mean, 6,900 tokens. Both σ are a choice",
 			"tool.search": fromTranscripts + ": WebSearch n=20, p50 15, p90 40 s; geometric mean 10.6, σ 1.74. Share: 539 searches " +
 				"for 385 visits in SGI-Bench (InternScience/SGI-Page)",
-			"tool.fetch":     fromTranscripts + ": WebFetch n=20, p50 8.8, p90 15, max 255 s; geometric mean 9.0, σ 1.42",
-			"subagents":      "the lead delegates all research",
-			"fanout":         fromResearch + ": the lead spins up 3 to 5 subagents in parallel",
-			"subagent-turns": fromResearch + ": 10 to 15 tool calls each, for comparisons; one more turn reports",
-			"subagent-task":  childPromptsFrom,
-			"compact":        summariesFrom,
-			"summary":        summariesFrom,
-			"rate":           "as mini-swe-agent, for comparison",
+			"tool.fetch":      fromTranscripts + ": WebFetch n=20, p50 8.7, p90 38, max 255 s; geometric mean 9.0, σ 1.42",
+			"subagents":       "the lead delegates all research",
+			"fanout":          fromResearch + ": the lead spins up 3 to 5 subagents in parallel",
+			"subagent-system": fromLead + ": research_subagent.md has 9,101 characters; tools are left out",
+			"subagent-turns":  fromResearch + ": 10 to 15 tool calls each, for comparisons; one more turn reports",
+			"subagent-task":   childPromptsFrom,
+			"compact":         summariesFrom,
+			"summary":         summariesFrom,
+			"rate":            "as mini-swe-agent, for comparison",
 		},
 	}
 }
