@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -70,36 +71,59 @@ func (s *scanner) stringAt(path ...string) (found string) {
 	return found
 }
 
-// readFiles reads files of one JSON value each, in their order. What parse makes of a file that is cut off or damaged is
-// kept and counts as a lost row.
+// readFiles reads files of JSON values, most of which hold one, in their order. What parse makes of a value that is cut off or
+// damaged is kept and counts as a lost row.
 func readFiles[T any](in input, parse func(text []byte) (T, error), each func(at place, value T) error) (trace.ReadReport, error) {
-	type file struct {
+	type found struct {
 		at    place
 		value T
-		empty bool
-		read  trace.ReadReport
+	}
+	type file struct {
+		values []found
+		read   trace.ReadReport
 	}
 	var report trace.ReadReport
 	err := trace.MapFiles(in.ctx, in.segments, in.opts.Progress, func(c trace.Chunk) (file, error) {
-		f := file{at: place{c.File, c.Segment, 1}, read: c.Read}
-		if f.empty = len(strings.TrimSpace(string(c.Data[:min(len(c.Data), 64)]))) == 0; f.empty {
-			return f, nil
-		}
-		f.read.Lines++
-		var err error
-		if f.value, err = parse(c.Data); err != nil {
-			f.read.LostRows++
-			f.read.Warn(fmt.Sprintf("%s: damaged or cut off, what stands before that is read: %v", c.File, err))
+		f := file{read: c.Read}
+		line := c.Line
+		for rest := c.Data; ; {
+			next := bytes.TrimLeft(rest, " \t\r\n")
+			line += bytes.Count(rest[:len(rest)-len(next)], []byte{'\n'})
+			if len(next) == 0 {
+				break
+			}
+			at := place{c.File, c.Segment, line}
+			text := firstValue(next)
+			value, err := parse(text)
+			f.read.Lines++
+			if err != nil {
+				f.read.LostRows++
+				f.read.Warn(fmt.Sprintf("%s: damaged or cut off, what stands before that is read: %v", c.File, err))
+			}
+			f.values = append(f.values, found{at, value})
+			line += bytes.Count(text, []byte{'\n'})
+			rest = next[len(text):]
 		}
 		return f, nil
 	}, func(f file) error {
 		report.Add(&f.read)
-		if f.empty {
-			return nil
+		for _, v := range f.values {
+			if err := each(v.at, v.value); err != nil {
+				return err
+			}
 		}
-		return each(f.at, f.value)
+		return nil
 	})
 	return report, err
+}
+
+// firstValue returns the JSON value that a text begins with, or all of it if that is broken.
+func firstValue(text []byte) []byte {
+	s := scanner{data: text}
+	if s.skip(); s.err != nil {
+		return text
+	}
+	return text[:s.pos]
 }
 
 // readObjects reads files of JSON objects, each on a line or each a file.

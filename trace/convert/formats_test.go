@@ -281,6 +281,22 @@ func checkWritten(t *testing.T, c *trace.Capture) {
 	}
 }
 
+// A conversation over many lines beside files of one a line is read, whatever the order of the files. Damage is located.
+func TestWekaLayouts(t *testing.T) {
+	conversation := func(id string) string {
+		return `{"id":"` + id + `","block_size":4,"requests":[{"t":0,"in":5,"out":1}]}`
+	}
+	dir := t.TempDir()
+	many := logFile(t, dir, "a.json", strings.ReplaceAll(conversation("a"), ",", ",\n"))
+	lines := logFile(t, dir, "b.jsonl", conversation("b"), conversation("c"), `{"id":"torn"`, conversation("d"), "")
+	for _, files := range [][]string{{many, lines}, {lines, many}} {
+		c := openFiles(t, files...)
+		if c.Read.Calls != 4 || c.Read.LostRows != 1 || !strings.Contains(c.Read.Warnings[0], "b.jsonl:3") {
+			t.Errorf("%+v", c.Read)
+		}
+	}
+}
+
 func FuzzWeka(f *testing.F) {
 	fuzzFormat(f, `{"id":"x","block_size":4,"requests":[{"t":0,"in":9,"out":2,"hash_ids":[1,2],"input_types":["text"],"api_time":1},`+
 		`{"t":3,"type":"subagent","agent_id":"k","requests":[{"t":0,"in":4,"out":1,"hash_ids":[1],"ttft":1}]}]}`,

@@ -63,6 +63,31 @@ func TestOTel(t *testing.T) {
 	}
 }
 
+// Files of one object, of one a line, and of lines that are longer than what detection sees stand beside each other. Where a
+// call stands is told.
+func TestOTelLayouts(t *testing.T) {
+	span := func(id string) string {
+		return otlpSpan(id, "", 1, 2, "gen_ai.operation.name=chat", "gen_ai.usage.input_tokens=100", "gen_ai.usage.output_tokens=10")
+	}
+	long := strings.Replace(otlp(span("e")), `"name":"x"`, `"name":"`+strings.Repeat("x", 2*headSize)+`"`, 1)
+	dir := t.TempDir()
+	logFile(t, dir, "a.json", otlp(span("a")))
+	logFile(t, dir, "b.json", otlp(span("b")), otlp(span("c")))
+	logFile(t, dir, "c.json", strings.ReplaceAll(otlp(span("d")), ",", ",\n"))
+	logFile(t, dir, "d.json", long, "", otlp(span("f")))
+	c := openFiles(t, dir)
+	at := map[string]string{}
+	for _, s := range c.Sessions {
+		for _, turn := range s.Turns {
+			at[turn.ID] = fmt.Sprintf("%s:%d", filepath.Base(turn.File), turn.Line)
+		}
+	}
+	want := map[string]string{"t/a": "a.json:1", "t/b": "b.json:1", "t/c": "b.json:2", "t/d": "c.json:1", "t/e": "d.json:1", "t/f": "d.json:3"}
+	if diff := cmp.Diff(want, at); diff != "" || c.Read.LostRows > 0 {
+		t.Errorf("%d rows lost, %s", c.Read.LostRows, diff)
+	}
+}
+
 func TestOTelJaeger(t *testing.T) {
 	c, err := openText(`{"data":[{"traceID":"t","spans":[{"traceID":"t","spanID":"a","operationName":"chat","startTime":1760000000000000,"duration":1500000,
 		"references":[{"refType":"CHILD_OF","traceID":"t","spanID":"z"}],
@@ -89,6 +114,11 @@ func TestOTelShared(t *testing.T) {
 	turns = small.Sessions[0].Turns
 	if a, b := chain(turns[0]), chain(turns[1]); len(a) < 2 || !slices.Equal(a[:len(a)-1], b[:len(a)-1]) {
 		t.Errorf("the second prompt shares nothing with the first: %d and %d", a, b)
+	}
+	// The collector's export is two lines; its spans are no calls.
+	c = openFiles(t, filepath.Join(sharedTraces(t), "otel-genai"))
+	if c.Read.Calls != 19 || c.Read.LostRows > 0 || c.Read.Lines != 6 {
+		t.Errorf("all exports: %+v", c.Read)
 	}
 	for name, calls := range map[string]int{"advanced/fan_in_dependencies.json": 4, "advanced/parallel_requests.json": 5, "advanced/prefix_sharing_example.json": 7} {
 		c := openFiles(t, filepath.Join(sharedTraces(t), "otel-genai", name))

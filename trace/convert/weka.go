@@ -114,28 +114,37 @@ func (in input) weka() (*trace.Capture, error) {
 	return c, nil
 }
 
-// linewise tells whether a file holds one object a line: the first line is a whole object and more follow.
+// linewise tells whether files hold one object a line: the first line of each that has more is a whole object.
 func linewise(heads [][]byte) bool {
+	found := false
 	for _, head := range heads {
-		if line, rest, _ := bytes.Cut(head, []byte{'\n'}); len(bytes.TrimSpace(rest)) > 0 {
-			s := scanner{data: line}
-			s.skip()
-			return s.end() == nil
+		line, rest, _ := bytes.Cut(head, []byte{'\n'})
+		if len(bytes.TrimSpace(rest)) == 0 {
+			continue
 		}
+		s := scanner{data: line}
+		s.skip()
+		if s.end() != nil {
+			return false
+		}
+		found = true
 	}
-	return false
+	return found
 }
 
 // parseWeka reads the objects of a chunk one after the other. A broken one is lost up to the end of its line.
 func parseWeka(c trace.Chunk) (*wekaPart, error) {
 	p := &wekaPart{file: c.File, read: c.Read}
-	for rest := bytes.TrimSpace(c.Data); len(rest) > 0; rest = bytes.TrimSpace(rest) {
+	text := bytes.TrimRight(c.Data, " \t\r\n")
+	line, counted := c.Line, 0 // the line in which text[counted] stands
+	for rest := bytes.TrimSpace(text); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 		r := wekaReader{scanner: scanner{data: rest}, file: c.File, models: names{}}
 		conv := r.conversation()
 		p.read.Lines++
 		if r.err != nil {
 			row, after, _ := bytes.Cut(rest, []byte{'\n'})
-			line := c.Line + bytes.Count(c.Data[:len(c.Data)-len(rest)], []byte{'\n'})
+			at := len(text) - len(rest)
+			line, counted = line+bytes.Count(text[counted:at], []byte{'\n'}), at
 			if err := lose(&p.read, c.File, line, row, r.err); err != nil {
 				return nil, err
 			}
