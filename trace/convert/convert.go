@@ -85,7 +85,7 @@ var Formats = []Format{
 		detect: isMooncake, reads: []string{FormatAgentic}, read: input.mooncake},
 	{Name: FormatMooncakeDelta, Description: "Mooncake where later rows of a session hold the new part of the prompt only; never detected",
 		reads: []string{FormatMooncake}, read: input.mooncakeDelta},
-	{Name: FormatOpenCode, Description: "OpenCode's storage: sessions, messages and parts, a JSON file each (the folder storage)",
+	{Name: FormatOpenCode, Description: "OpenCode: what 'opencode export SESSION' writes, and the folder storage of versions before 1.2 (JSON)",
 		detect: isOpenCode, tree: true, read: input.openCode},
 	{Name: FormatOpenHands, Description: "OpenHands: lists of events (JSON), or results of evaluations (JSONL)",
 		detect: isOpenHands, tree: true, read: input.openHands},

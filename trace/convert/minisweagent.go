@@ -24,7 +24,8 @@ type miniMessage struct {
 }
 
 func isMini(l *look) bool {
-	return l.listed && l.has("role", "content") || l.has("messages") && (l.has("info") || strings.HasPrefix(l.keys["trajectory_format"], "mini-swe-agent"))
+	return l.listed && l.has("role", "content") || !isOpenCodeExport(l) &&
+		l.has("messages") && (l.has("info") || strings.HasPrefix(l.keys["trajectory_format"], "mini-swe-agent"))
 }
 
 func parseMini(text []byte) (*miniTrajectory, error) {

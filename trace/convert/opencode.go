@@ -12,28 +12,27 @@ import (
 )
 
 func isOpenCode(l *look) bool {
-	return !l.listed && (l.has("sessionID") && l.hasAny("role", "messageID") || l.has("projectID", "time") && strings.HasPrefix(l.keys["id"], "ses"))
+	return !l.listed && (l.has("sessionID") && l.hasAny("role", "messageID") || l.has("projectID", "time") && strings.HasPrefix(l.keys["id"], "ses")) ||
+		isOpenCodeExport(l)
 }
 
-// openCode reads OpenCode's storage: session/PROJECT/SESSION.json, message/SESSION/MESSAGE.json and part/MESSAGE/PART.json.
+// isOpenCodeExport tells a session that opencode export wrote.
+func isOpenCodeExport(l *look) bool {
+	return l.keys["info"] == "{" && l.keys["messages"] == "[" && strings.HasPrefix((&scanner{data: l.text}).stringAt("info", "id"), "ses")
+}
+
+// openCode reads OpenCode's storage before 1.2, session/PROJECT/SESSION.json, message/SESSION/MESSAGE.json and
+// part/MESSAGE/PART.json, and what opencode export writes: {info, messages: [{info, parts}]}, the same objects in one.
 //
 // An answer may be several calls, each followed by its tools: a step of its parts is one. Where no parts are there, the
 // message is one. The first call starts when the message was made, the others when the tools before them had ended; how
 // long a call took is told for the last alone, the others ended when their first tool began.
 func (in input) openCode() (*trace.Capture, error) {
-	s := &openCodeStorage{logbook: newLogbook(FormatOpenCode), messages: map[string]*openCodeMessage{}, parts: map[string][]*openCodePart{}}
-	read, err := readFiles(in, parseOpenCode, func(at place, f *openCodeFile) error {
-		switch {
-		case f.part != nil:
-			f.part.message = cmp.Or(f.part.message, filepath.Base(filepath.Dir(at.file)))
-			s.parts[f.part.message] = append(s.parts[f.part.message], f.part)
-		case f.message != nil && s.messages[f.message.id] != nil:
-			s.read.Duplicates++
-		case f.message != nil:
-			f.message.at = at
-			s.messages[f.message.id] = f.message
-		case f.session != "" && f.parent != f.session:
-			s.session(f.session).Parent = f.parent
+	s := &openCodeStorage{logbook: newLogbook(FormatOpenCode), messages: map[string]*openCodeMessage{},
+		parts: map[string][]*openCodePart{}, told: map[string]bool{}}
+	read, err := readFiles(in, parseOpenCode, func(at place, objects []*openCodeObject) error {
+		for _, o := range objects {
+			s.add(at, o)
 		}
 		return nil
 	})
@@ -45,8 +44,28 @@ func (in input) openCode() (*trace.Capture, error) {
 	return s.capture(in)
 }
 
-// openCodeFile is what a file holds: a session, a message or a part.
-type openCodeFile struct {
+// add takes an object. Of a part or a message that is told twice, as by an export beside the storage, the first is kept.
+func (s *openCodeStorage) add(at place, o *openCodeObject) {
+	switch {
+	case o.part != nil:
+		p := o.part
+		p.message = cmp.Or(p.message, filepath.Base(filepath.Dir(at.file)))
+		if id := p.message + "/" + p.id; p.id == "" || !s.told[id] {
+			s.told[id] = true
+			s.parts[p.message] = append(s.parts[p.message], p)
+		}
+	case o.message != nil && s.messages[o.message.id] != nil:
+		s.read.Duplicates++
+	case o.message != nil:
+		o.message.at = at
+		s.messages[o.message.id] = o.message
+	case o.session != "" && o.parent != o.session:
+		s.session(o.session).Parent = o.parent
+	}
+}
+
+// openCodeObject is a session, a message or a part.
+type openCodeObject struct {
 	session, parent string
 	message         *openCodeMessage
 	part            *openCodePart
@@ -77,15 +96,30 @@ type openCodeStorage struct {
 	*logbook
 	messages map[string]*openCodeMessage
 	parts    map[string][]*openCodePart // by message
+	told     map[string]bool            // parts
 }
 
-func parseOpenCode(text []byte) (*openCodeFile, error) {
-	f := &openCodeFile{}
+// maxOpenCodeDepth is how deep the objects of an export stand in it: a session holds messages, which hold parts.
+const maxOpenCodeDepth = 3
+
+func parseOpenCode(text []byte) ([]*openCodeObject, error) {
+	s := scanner{data: text}
+	var objects []*openCodeObject
+	s.openCode(&objects, 0)
+	return objects, s.end()
+}
+
+// openCode reads an object and those that it holds.
+func (s *scanner) openCode(objects *[]*openCodeObject, depth int) {
+	if s.peek() != '{' || depth > maxOpenCodeDepth {
+		s.skip()
+		return
+	}
+	o := &openCodeObject{}
 	none := openCodeTokens{-1, -1, -1, -1, -1}
 	m := &openCodeMessage{created: trace.NoTime, completed: trace.NoTime, tokens: none}
 	p := &openCodePart{start: trace.NoTime, end: trace.NoTime, tokens: none}
 	var isPart bool
-	s := scanner{data: text}
 	for key, ok := s.object(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "id":
@@ -95,7 +129,7 @@ func parseOpenCode(text []byte) (*openCodeFile, error) {
 		case "messageID":
 			p.message, isPart = s.loose(), true
 		case "parentID":
-			f.parent = s.loose()
+			o.parent = s.loose()
 		case "role":
 			m.role = s.loose()
 		case "modelID":
@@ -123,6 +157,16 @@ func parseOpenCode(text []byte) (*openCodeFile, error) {
 			s.openCodeState(p)
 		case "time":
 			m.created, m.completed, p.start, p.end = s.openCodeTime()
+		case "info":
+			s.openCode(objects, depth+1)
+		case "messages", "parts":
+			if s.peek() != '[' {
+				s.skip()
+				continue
+			}
+			for ok := s.array(); ok; ok = s.more() {
+				s.openCode(objects, depth+1)
+			}
 		default:
 			s.skip()
 		}
@@ -130,13 +174,13 @@ func parseOpenCode(text []byte) (*openCodeFile, error) {
 	switch {
 	case isPart:
 		p.id, p.tokens = m.id, m.tokens
-		f.part = p
+		o.part = p
 	case m.role != "":
-		f.message = m
+		o.message = m
 	default:
-		f.session = m.id
+		o.session = m.id
 	}
-	return f, s.end()
+	*objects = append(*objects, o)
 }
 
 // openCodeTime reads times in milliseconds since 1970: when a message was made and completed, when a part began and ended.

@@ -1,8 +1,10 @@
 package convert
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,27 +12,69 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// openCodeFiles is a session with a message of two steps, the first of which ran a tool, and a child session with one of
-// which no parts are kept.
+// openCodeObjects is a session with a message of two steps, the first of which ran a tool, and a child session with a message of
+// which no parts are kept: by their places in the storage.
+var openCodeObjects = [][2]string{
+	{"session/p/ses_1.json", `{"id":"ses_1","projectID":"p","title":"t","time":{"created":1000000000000,"updated":1000000009000}}`},
+	{"message/ses_1/msg_1.json", `{"id":"msg_1","sessionID":"ses_1","role":"user","time":{"created":1000000000000}}`},
+	{"part/msg_1/prt_1.json", `{"id":"prt_1","messageID":"msg_1","sessionID":"ses_1","type":"text","text":"look"}`},
+	{"message/ses_1/msg_2.json", `{"id":"msg_2","sessionID":"ses_1","role":"assistant","mode":"build","modelID":"m","time":{"created":1000000000500,"completed":1000000009000},` +
+		`"tokens":{"input":1200,"output":60,"reasoning":20,"cache":{"read":1000,"write":0}}}`},
+	{"part/msg_2/prt_21.json", `{"id":"prt_21","messageID":"msg_2","sessionID":"ses_1","type":"step-start"}`},
+	{"part/msg_2/prt_22.json", `{"id":"prt_22","messageID":"msg_2","sessionID":"ses_1","type":"tool","callID":"c1","tool":"read","state":{"status":"completed","input":{"a":1},"output":"text","time":{"start":1000000003000,"end":1000000004000}}}`},
+	{"part/msg_2/prt_23.json", `{"id":"prt_23","messageID":"msg_2","sessionID":"ses_1","type":"step-finish","tokens":{"input":1000,"output":30,"reasoning":10,"cache":{"read":0,"write":24}}}`},
+	{"part/msg_2/prt_24.json", `{"id":"prt_24","messageID":"msg_2","sessionID":"ses_1","type":"text","text":"done","time":{"start":1000000005000,"end":1000000008000}}`},
+	{"part/msg_2/prt_25.json", `{"id":"prt_25","messageID":"msg_2","sessionID":"ses_1","type":"step-finish","tokens":{"input":200,"output":30,"reasoning":10,"cache":{"read":1000,"write":0}}}`},
+	{"session/p/ses_2.json", `{"id":"ses_2","projectID":"p","parentID":"ses_1","time":{"created":1000000001000}}`},
+	{"message/ses_2/msg_3.json", `{"id":"msg_3","sessionID":"ses_2","role":"assistant","mode":"explore","modelID":"m","time":{"created":1000000003000,"completed":1000000003900},` +
+		`"tokens":{"input":10,"output":5,"reasoning":0,"cache":{"read":0,"write":0}}}`},
+	{"message/ses_2/msg_4.json", `{"id":"msg_4","sessionID":"ses_2","role":"assistant","time":{"created":1000000003950},"error":{"name":"aborted"},"tokens":{"input":0,"output":0}}`},
+	{"session_diff/ses_1.json", `[]`},
+}
+
+// openCodeFiles writes the objects as OpenCode did before version 1.2.
 func openCodeFiles(t *testing.T) string {
 	dir := t.TempDir()
-	file := func(name, text string) { logFile(t, dir, name, text) }
-	file("session/p/ses_1.json", `{"id":"ses_1","projectID":"p","title":"t","time":{"created":1000000000000,"updated":1000000009000}}`)
-	file("session/p/ses_2.json", `{"id":"ses_2","projectID":"p","parentID":"ses_1","time":{"created":1000000001000}}`)
-	file("message/ses_1/msg_1.json", `{"id":"msg_1","sessionID":"ses_1","role":"user","time":{"created":1000000000000}}`)
-	file("part/msg_1/prt_1.json", `{"id":"prt_1","messageID":"msg_1","sessionID":"ses_1","type":"text","text":"look"}`)
-	file("message/ses_1/msg_2.json", `{"id":"msg_2","sessionID":"ses_1","role":"assistant","mode":"build","modelID":"m","time":{"created":1000000000500,"completed":1000000009000},`+
-		`"tokens":{"input":1200,"output":60,"reasoning":20,"cache":{"read":1000,"write":0}}}`)
-	file("part/msg_2/prt_21.json", `{"id":"prt_21","messageID":"msg_2","sessionID":"ses_1","type":"step-start"}`)
-	file("part/msg_2/prt_22.json", `{"id":"prt_22","messageID":"msg_2","sessionID":"ses_1","type":"tool","callID":"c1","tool":"read","state":{"status":"completed","input":{"a":1},"output":"text","time":{"start":1000000003000,"end":1000000004000}}}`)
-	file("part/msg_2/prt_23.json", `{"id":"prt_23","messageID":"msg_2","sessionID":"ses_1","type":"step-finish","tokens":{"input":1000,"output":30,"reasoning":10,"cache":{"read":0,"write":24}}}`)
-	file("part/msg_2/prt_24.json", `{"id":"prt_24","messageID":"msg_2","sessionID":"ses_1","type":"text","text":"done","time":{"start":1000000005000,"end":1000000008000}}`)
-	file("part/msg_2/prt_25.json", `{"id":"prt_25","messageID":"msg_2","sessionID":"ses_1","type":"step-finish","tokens":{"input":200,"output":30,"reasoning":10,"cache":{"read":1000,"write":0}}}`)
-	file("message/ses_2/msg_3.json", `{"id":"msg_3","sessionID":"ses_2","role":"assistant","mode":"explore","modelID":"m","time":{"created":1000000003000,"completed":1000000003900},`+
-		`"tokens":{"input":10,"output":5,"reasoning":0,"cache":{"read":0,"write":0}}}`)
-	file("message/ses_2/msg_4.json", `{"id":"msg_4","sessionID":"ses_2","role":"assistant","time":{"created":1000000003950},"error":{"name":"aborted"},"tokens":{"input":0,"output":0}}`)
-	file("session_diff/ses_1.json", `[]`)
+	for _, o := range openCodeObjects {
+		logFile(t, dir, o[0], o[1])
+	}
 	return dir
+}
+
+// openCodeExports are the objects as opencode export writes them, one text a session.
+func openCodeExports() []string {
+	var exports []string
+	for _, o := range openCodeObjects {
+		last := len(exports) - 1
+		kind, _, _ := strings.Cut(o[0], "/")
+		switch kind {
+		case "session":
+			exports = append(exports, `{"info":`+o[1]+`,"messages":[]}`)
+		case "message":
+			exports[last] = strings.TrimSuffix(exports[last], "]}") + `,{"info":` + o[1] + `,"parts":[]}]}`
+			exports[last] = strings.Replace(exports[last], "[,", "[", 1)
+		case "part":
+			exports[last] = strings.TrimSuffix(exports[last], "]}]}") + "," + o[1] + "]}]}"
+			exports[last] = strings.Replace(exports[last], "[,", "[", 1)
+		}
+	}
+	return exports
+}
+
+// Exports tell what the storage tells, also beside it.
+func TestOpenCodeExport(t *testing.T) {
+	storage := openCodeFiles(t)
+	want := describe(openFiles(t, storage))
+	dir := t.TempDir()
+	for i, text := range openCodeExports() {
+		logFile(t, dir, fmt.Sprintf("export%d.json", i), text)
+	}
+	if got := openFiles(t, dir); got.Format != FormatOpenCode || describe(got) != want {
+		t.Errorf("%s:\n%swant\n%s", got.Format, describe(got), want)
+	}
+	if got := openFiles(t, dir, storage); describe(got) != want || got.Read.Duplicates != 4 {
+		t.Errorf("beside the storage: %d duplicates,\n%swant\n%s", got.Read.Duplicates, describe(got), want)
+	}
 }
 
 // The steps of a message are calls, whose usages the message sums up. Output includes reasoning, input what was cached.
@@ -71,9 +115,10 @@ func TestOpenCodeShared(t *testing.T) {
 
 func TestOpenCodeTruncated(t *testing.T) {
 	truncate(t, `{"id":"m","sessionID":"s","role":"assistant","modelID":"m","time":{"created":1000000000000},"tokens":{"input":1,"output":2,"cache":{"read":3}},"error":null}`, 1)
+	truncate(t, openCodeExports()[0], 2)
 }
 
 func FuzzOpenCode(f *testing.F) {
-	fuzzFormat(f, `{"id":"m","sessionID":"s","role":"assistant","modelID":"m","time":{"created":1000000000000,"completed":1},"tokens":{"input":1,"output":2,"cache":{"read":3}},"error":null}`,
+	fuzzFormat(f, openCodeExports()[0], `{"id":"m","sessionID":"s","role":"assistant","modelID":"m","time":{"created":1000000000000,"completed":1},"tokens":{"input":1,"output":2,"cache":{"read":3}},"error":null}`,
 		`{"id":"p","sessionID":"s","messageID":"m","type":"tool","state":{"input":{},"output":"x","time":{"start":5,"end":1}}}`)
 }
