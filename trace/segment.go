@@ -101,6 +101,8 @@ func expand(arg string) ([]string, error) {
 	case err == nil:
 		return list(arg, func(name string) bool { return hasTraceSuffix(name) },
 			"no trace (.jsonl, .json, .csv, plain or .gz) in this folder; folders in it are not searched")
+	case strings.Contains(arg, "://"):
+		return nil, &InputError{File: arg, Err: errors.New("an address, not a file: download it first")}
 	case strings.ContainsAny(arg, "*?["):
 		return glob(arg)
 	}

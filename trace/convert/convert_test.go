@@ -181,6 +181,39 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// Files that are no logs, but are taken for some, say what they are and what to do.
+func TestStrangers(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"opencode.db", "SQLite format 3\x00\x10\x00", "an SQLite database, which is not read. OpenCode from 1.2 on keeps its sessions in opencode.db: 'opencode export SESSION"},
+		{"trace.parquet", "PAR1\x15\x04", "a Parquet file"},
+		{"logs.zip", "PK\x03\x04\x14", "a zip archive: unpack it first"},
+		{"trace.jsonl.zst", "\x28\xb5\x2f\xfd\x04", "a zstd archive"},
+		{"trace.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS"},
+		{"trace.html", "\n<!DOCTYPE html>", "a web page"},
+		{"exec.jsonl", `{"type":"thread.started","thread_id":"t"}` + "\n" + `{"type":"turn.started"}` + "\n", "the output of codex exec --json"},
+		{"ls", "\x7fELF\x02\x01\x00", "a binary file"},
+	} {
+		_, err := openFile(t, c.name, c.text, Options{})
+		var input *trace.InputError
+		if err == nil || !strings.Contains(err.Error(), c.name+": "+c.want) || !errors.As(err, &input) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+	if _, err := openText(`{"a":1}`, Options{Format: FormatOTel}); err == nil || !strings.Contains(err.Error(), "format otel was asked for, but the file does not look like it") {
+		t.Errorf("no format: %v", err)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"opencode.db", "SQLite format 3\x00", "opencode.db: an SQLite database"},
+		{"clients/a-trace.csv", "0,0,0,,0,0\n600,1.5,0.9,Gamma,1.1,0.7", "a-trace.csv looks like servegen: name the folder"},
+	} {
+		dir := t.TempDir()
+		logFile(t, dir, c.name, c.text)
+		if _, err := Open(context.Background(), []string{dir}, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("a folder with %s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
 // TestRowErrors lists faults that make a result meaningless: an InputError names file and line.
 func TestRowErrors(t *testing.T) {
 	weka := func(request string) string { return `{"id":"x","block_size":4,"requests":[` + request + `]}` }

@@ -139,10 +139,8 @@ func formatOf(segments []segment, want *Format) (format *Format, err error) {
 			found = want
 		}
 		switch {
-		case found == nil && bytes.Contains(s.head, []byte(`"agentsim.report.v`)):
-			return nil, &trace.InputError{File: s.Path, Err: errors.New("a report of agentsim predict, not a trace; name one row's trace that --traces wrote beside it, such as DIR/kv.trace")}
 		case found == nil:
-			return nil, &trace.InputError{File: s.Path, Err: fmt.Errorf("unknown format, it begins %.60q; known are %s", s.head, formatNames())}
+			return nil, s.refuse(want)
 		case want != nil && found != want:
 			return nil, &trace.InputError{File: s.Path, Err: fmt.Errorf("format %s was asked for, but the file looks like %s", want.Name, found.Name)}
 		case format != nil && found != format:

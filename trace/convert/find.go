@@ -76,6 +76,9 @@ func findArg(ctx context.Context, arg string, stdin io.Reader, want *Format) (fo
 	}
 	logs := slices.DeleteFunc(slices.Clone(all), func(s segment) bool { return s.looks != nil && !inTree(s) || s.looks == nil && !s.saysNothing() })
 	if !slices.ContainsFunc(logs, inTree) {
+		if findErr != nil {
+			findErr = refuseFolder(arg, all)
+		}
 		return found, 0, findErr
 	}
 	return logs, len(all) - len(logs), nil

@@ -62,7 +62,11 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 		}
 		return s.generate(p)
 	}
-	if len(args) == 0 {
+	switch {
+	case len(args) > 0:
+	case s.programs == 0: // a command without --profile
+		return nil, usagef("no trace given; name files, a folder or a segment prefix")
+	default:
 		return nil, usagef("no trace given; name files, a folder or a segment prefix, or take --profile %s", synth.Profiles()[0])
 	}
 	c, err := convert.Open(ctx, args, convert.Options{Format: s.format, BlockSize: s.blockSize, Details: s.details,
