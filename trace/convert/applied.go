@@ -2,7 +2,6 @@ package convert
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -83,7 +82,7 @@ func (r *appliedRow) finish(at place, s *session, m *mint, size int32) error {
 	}
 	context := r.input // tokens of the prompt
 	var before *trace.Turn
-	var chain []uint64 // of the blocks that are full or end the prompt
+	var chain []uint64 // of the full blocks of the prompt before and its answer
 	for i := range n + 1 {
 		t := at.turn()
 		t.ID = s.ID + "/" + strconv.Itoa(i+1)
@@ -109,19 +108,9 @@ func (r *appliedRow) finish(at place, s *session, m *mint, size int32) error {
 			t.Explicit, t.Waits = true, []trace.Wait{{ID: before.ID, Delay: gap}}
 			t.Gap.Tool, t.Trigger = gap, "tool_result"
 		}
-		// The blocks of prompt and answer, of which those that are full are the next prompt's too.
-		full := min(int32(len(chain)), t.Input/size)
-		if chain, err = m.chain(chain[:full], (t.Input+size-1)/size, s.ID, i); err != nil {
+		if chain, err = s.grow(m, t, chain, size); err != nil {
 			return at.fail(err)
 		}
-		s.add(t, chain)
-		if chain, err = m.chain(chain[:t.Input/size], (t.Input+t.Output+size-1)/size, s.ID, -i-1); err != nil {
-			return at.fail(err)
-		}
-		if t.Output > 0 {
-			t.OutputHashes = slices.Clone(chain[t.Input/size:])
-		}
-		chain = chain[:(t.Input+t.Output)/size]
 		before = t
 		if i < n {
 			if r.results[i] < 0 || r.results[i] > maxTokens {

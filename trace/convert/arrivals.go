@@ -52,6 +52,16 @@ func csvColumns(head []byte) (columns, error) {
 	return c, nil
 }
 
+// csvNames reads the header of a CSV file: the names of its columns, in lower case.
+func csvNames(head []byte) []string {
+	line, _, _ := bytes.Cut(bytes.TrimSpace(head[:min(len(head), maxHeader)]), []byte{'\n'})
+	var names []string
+	for _, name := range splitRow(line) {
+		names = append(names, strings.ToLower(string(name)))
+	}
+	return names
+}
+
 func splitRow(line []byte) [][]byte {
 	fields := bytes.Split(line, []byte{','})
 	for i, f := range fields {

@@ -35,16 +35,6 @@ type blisRow struct {
 	turn *trace.Turn
 }
 
-// blisColumns reads the header of the CSV file: the names of its columns.
-func blisColumns(head []byte) []string {
-	line, _, _ := bytes.Cut(bytes.TrimSpace(head[:min(len(head), maxHeader)]), []byte{'\n'})
-	var names []string
-	for _, name := range splitRow(line) {
-		names = append(names, strings.ToLower(string(name)))
-	}
-	return names
-}
-
 func isBLIS(l *look) bool {
 	has := func(name string) bool { return slices.Contains(l.columns, name) }
 	return has("arrival_time_us") && has("input_tokens") && has("output_tokens") || isBLISHeader(l.text)
@@ -113,7 +103,7 @@ func (in input) blis() (*trace.Capture, error) {
 			read.Files++
 			continue
 		}
-		columns := blisColumns(in.heads[i])
+		columns := csvNames(in.heads[i])
 		part := in
 		part.segments = in.segments[i : i+1]
 		got, err := readRows(part, func(text []byte) (*blisRow, error) { return parseBLIS(text, columns) }, func(at place, r *blisRow) error {

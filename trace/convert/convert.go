@@ -16,27 +16,28 @@ import (
 
 // The formats that Open knows, as Options.Format names them.
 const (
-	FormatDynamo        = "dynamo"
-	FormatMooncake      = "mooncake"
-	FormatMooncakeDelta = "mooncake-delta"
-	FormatAgentic       = "agentic-mooncake"
-	FormatWeka          = "weka"
-	FormatArrivals      = "arrivals"
-	FormatApplied       = "applied-compute"
-	FormatBailian       = "bailian"
-	FormatBLIS          = "blis"
-	FormatServeGen      = "servegen"
-	FormatLMCache       = "lmcache-agent"
-	FormatMiniSWEAgent  = "mini-swe-agent"
-	FormatOpenHands     = "openhands"
-	FormatServingSim    = "llmservingsim"
-	FormatSWEAgent      = "swe-agent"
-	FormatTracelab      = "tracelab"
-	FormatClaude        = "claude-code"
-	FormatCodex         = "codex"
-	FormatOpenCode      = "opencode"
-	FormatATIF          = "atif"
-	FormatOTel          = "otel"
+	FormatDynamo         = "dynamo"
+	FormatMooncake       = "mooncake"
+	FormatMooncakeDelta  = "mooncake-delta"
+	FormatAgentic        = "agentic-mooncake"
+	FormatWeka           = "weka"
+	FormatArrivals       = "arrivals"
+	FormatApplied        = "applied-compute"
+	FormatBailian        = "bailian"
+	FormatBLIS           = "blis"
+	FormatServeGen       = "servegen"
+	FormatLMCache        = "lmcache-agent"
+	FormatMiniSWEAgent   = "mini-swe-agent"
+	FormatOpenHands      = "openhands"
+	FormatServingSim     = "llmservingsim"
+	FormatSWEAgent       = "swe-agent"
+	FormatTracelab       = "tracelab"
+	FormatTracelabReplay = "tracelab-replay"
+	FormatClaude         = "claude-code"
+	FormatCodex          = "codex"
+	FormatOpenCode       = "opencode"
+	FormatATIF           = "atif"
+	FormatOTel           = "otel"
 )
 
 // Format is a trace format that Open knows.
@@ -97,6 +98,8 @@ var Formats = []Format{
 		detect: isSWEAgent, tree: true, read: input.sweAgent},
 	{Name: FormatTracelab, Description: "TraceLab: rounds of Claude Code and Codex (JSONL)",
 		detect: isTracelab, read: input.tracelab},
+	{Name: FormatTracelabReplay, Description: "workloads of TraceLab's session_runner: session_id, round_idx, prefix_len, input_len, tool_wait_after_ms (CSV)",
+		detect: isTracelabReplay, byPath: true, read: input.tracelabReplay},
 	{Name: FormatWeka, Description: "WEKA kv-cache-tester conversations: one JSON object a file or a line",
 		detect: isWeka, read: input.weka},
 }

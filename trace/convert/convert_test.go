@@ -123,6 +123,7 @@ func TestDetect(t *testing.T) {
 		{`{"provider":"claude","session_id":"a","round_index":0,"input_tokens_total":5}`, FormatTracelab},
 		{"Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type", FormatArrivals},
 		{"request_id,arrival_time_us,send_time_us,first_chunk_time_us,last_chunk_time_us,input_tokens,output_tokens\n", FormatBLIS},
+		{"id,input_len,output_len,arrival_time,round_idx,tool_wait_after_ms,prefix_len\n", FormatTracelabReplay},
 		{"trace_version: 2\ntime_unit: microseconds\n", FormatBLIS},
 		{"0,0,0,,0,0\n600,1.5,0.9,Gamma,1.1,0.7\n", FormatServeGen},
 		{`{"0": {"input_tokens": "{}", "output_tokens": "{}"}, "21600": {"input_tokens": "{5: 0.1, `, FormatServeGen},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/agentsim/agentsim/trace"
 )
@@ -64,9 +63,7 @@ func looks(head []byte) func(yield func(*look) bool) {
 		if len(rest) > 0 && rest[0] != '{' && rest[0] != '[' {
 			l := &look{text: rest}
 			if line, _, _ := bytes.Cut(rest[:min(len(rest), maxHeader)], []byte{'\n'}); bytes.IndexByte(line, ',') > 0 {
-				for _, name := range splitRow(line) {
-					l.columns = append(l.columns, strings.ToLower(string(name)))
-				}
+				l.columns = csvNames(line)
 			}
 			if !yield(l) {
 				return

@@ -25,6 +25,7 @@ var samples = []sample{
 {"num_turns":0,"input_prompt_length":6,"assistant_response_length":[],"tool_call_output_length":[],"tool_call_latency":[],"final_assistant_response_length":7}`},
 	{FormatArrivals, "a.csv", "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,12,2.5,ChatGPT,30,7,37,Conversation log\n60,12,1,ChatGPT,50,2,52,Conversation log"},
 	{FormatBLIS, "a.csv", "request_id,session_id,prefix_group,prefix_length,input_tokens,output_tokens,arrival_time_us,send_time_us,first_chunk_time_us,last_chunk_time_us,status,error_message\n0,s,g,32,10,4,1000,1500,2500,5500,ok,\n1,s,g,32,10,4,9000,9500,9600,9700,error,\"a, b\""},
+	{FormatTracelabReplay, "a.csv", "session_id,round_idx,prefix_len,input_len,output_len,tool_wait_after_ms\n0,0,12461,5875,124,182\n0,1,18333,13570,15950,28"},
 	{FormatLMCache, "a.jsonl", `{"timestamp":1760000000000000,"session_id":"s","input":"prompt","output":"answer"}
 {"timestamp":1760000001500000,"session_id":"s","input":"prompt and more","output":""}`},
 	{FormatOpenHands, "a.jsonl", `{"instance_id":"a","history":[{"id":0,"timestamp":"2025-04-30T16:00:00","source":"agent","action":"run","args":{}}]}

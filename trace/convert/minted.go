@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"slices"
 
+	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/hash"
 )
 
@@ -34,4 +36,21 @@ func (m *mint) chain(chain []uint64, n int32, name string, number int) ([]uint64
 		chain = append(chain, next)
 	}
 	return chain, nil
+}
+
+// grow adds a call whose prompt begins with known blocks of size tokens and goes on with blocks of its own. It returns the
+// blocks that are full when the call has answered, which later prompts may begin with.
+func (s *session) grow(m *mint, t *trace.Turn, known []uint64, size int32) (chain []uint64, err error) {
+	call := len(s.calls) + 1
+	if chain, err = m.chain(known[:min(len(known), int(t.Input/size))], (t.Input+size-1)/size, s.ID, call); err != nil {
+		return nil, err
+	}
+	s.add(t, chain)
+	if chain, err = m.chain(chain[:t.Input/size], (t.Input+t.Output+size-1)/size, s.ID, -call); err != nil {
+		return nil, err
+	}
+	if t.Output > 0 {
+		t.OutputHashes = slices.Clone(chain[t.Input/size:])
+	}
+	return chain[:(t.Input+t.Output)/size], nil
 }
