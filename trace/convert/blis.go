@@ -52,7 +52,7 @@ func parseBLIS(text []byte, names []string) (*blisRow, error) {
 		return nil, err
 	}
 	if len(fields) > 0 && len(names) > 0 && strings.EqualFold(fields[0], names[0]) {
-		return nil, errNoCall // the header
+		return nil, errHeader
 	}
 	r := &blisRow{in: -1, out: -1, arrival: -1, think: -1}
 	numbers := map[string]*int64{"round_index": &r.round, "input_tokens": &r.in, "output_tokens": &r.out, "prefix_length": &r.prefix,

@@ -104,6 +104,7 @@ func (t *transcripts) tell() {
 		}
 		way, beside := response.news()
 		news := slices.Concat(way, beside)
+		c.setResponse(response)
 		if c.setTimes(response, news); c.Start == trace.NoTime {
 			t.read.Skip("without a time")
 			continue
@@ -117,7 +118,6 @@ func (t *transcripts) tell() {
 				c.Trigger = "user_message"
 			}
 		}
-		c.setResponse(response)
 		t.calls = append(t.calls, c)
 	}
 }
@@ -139,14 +139,16 @@ func (c *call) setTimes(response *claudeResponse, news []*claudeRow) {
 			c.Start = max(c.Start, r.at)
 		}
 	}
-	if c.Start == trace.NoTime && response.from != nil {
-		for _, r := range response.from.rows {
-			c.Start = max(c.Start, r.at)
+	if c.Start == trace.NoTime {
+		before := trace.NoTime
+		if response.from != nil {
+			for _, r := range response.from.rows {
+				before = max(before, r.at)
+			}
 		}
+		c.Start = c.unaskedStart(before)
 	}
-	if c.Start == trace.NoTime || c.Start > first {
-		c.Start = first
-	}
+	c.Start = min(c.Start, first)
 	c.Inferred |= trace.FieldStart
 }
 

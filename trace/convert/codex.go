@@ -259,9 +259,6 @@ func (r *rollout) place(c *call, counted time.Duration) {
 	for _, row := range r.inputs {
 		c.Start = max(c.Start, row.at)
 	}
-	if c.Start == trace.NoTime {
-		c.Start = r.before
-	}
 	for _, row := range r.outputs {
 		c.End = max(c.End, row.at)
 	}
@@ -269,10 +266,12 @@ func (r *rollout) place(c *call, counted time.Duration) {
 		c.End = counted
 	}
 	c.Inferred |= trace.FieldStart
-	if c.Start == trace.NoTime {
-		if c.Start = c.End; c.End == trace.NoTime {
-			c.Start = 0
-		}
+	switch {
+	case c.Start != trace.NoTime:
+	case c.End != trace.NoTime:
+		c.Start = c.unaskedStart(r.before)
+	default:
+		c.Start = max(r.before, 0)
 	}
 	if c.End == trace.NoTime {
 		c.End = c.Start + decodeTime(c.output())

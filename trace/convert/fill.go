@@ -28,6 +28,12 @@ func (c *call) fillTimes() {
 	c.End = max(c.End, c.Start)
 }
 
+// unaskedStart is when a call began that no message or result of a tool comes before: as long before its end as its answer
+// takes at the default speed, but not before the call that it goes on from had ended. People may have paused between the two.
+func (c *call) unaskedStart(before time.Duration) time.Duration {
+	return max(before, c.End-decodeTime(c.output()), 0)
+}
+
 // decodeTime is how long an answer takes at the default speed.
 func decodeTime(output int32) time.Duration {
 	return time.Duration(output) * (time.Second / defaultSpeed)

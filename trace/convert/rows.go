@@ -28,8 +28,8 @@ func (at place) turn() *trace.Turn {
 		File: at.file, Line: int32(min(at.line, math.MaxInt32))}
 }
 
-// errNoCall tells that a row is complete and holds no call.
-var errNoCall = errors.New("not a call")
+// errHeader tells that a row names the columns.
+var errHeader = errors.New("a header")
 
 // readRows reads the lines of all files and calls each with what parse makes of them, in the order of the lines. Rows
 // that parse refuses are lost and counted; errors of each end the load. What parse is given is valid until it returns.
@@ -51,8 +51,8 @@ func readRows[T any](in input, parse func(text []byte) (T, error), each func(at 
 			switch {
 			case err == nil:
 				out.list = append(out.list, row{place{c.File, c.Segment, number}, value})
-			case errors.Is(err, errNoCall):
-				out.read.SkippedRows++
+			case errors.Is(err, errHeader):
+				out.read.Skip("headers")
 			default:
 				if err := lose(&out.read, c.File, number, text, err); err != nil {
 					return out, err

@@ -82,7 +82,7 @@ func (s *scanner) sweStep() sweStep {
 			step.action = s.content()
 		case "execution_time":
 			step.took = s.float()
-		case "query":
+		case "query", "messages": // as it was called in 1.0
 			for ok := s.list(); ok; ok = s.more() {
 				step.query = append(step.query, s.message(func(string) { s.skip() }))
 			}

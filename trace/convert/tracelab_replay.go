@@ -33,7 +33,7 @@ func isTracelabReplay(l *look) bool {
 func parseReplay(text []byte, names []string) (*replayRow, error) {
 	fields := splitRow(text)
 	if len(fields) > 0 && len(names) > 0 && strings.EqualFold(string(fields[0]), names[0]) {
-		return nil, errNoCall // the header
+		return nil, errHeader
 	}
 	r := &replayRow{index: -1, prefix: -1, in: -1, out: -1, arrival: math.NaN(), toolAfter: math.NaN()}
 	numbers := map[string]*int64{"round_idx": &r.index, "prefix_len": &r.prefix, "input_len": &r.in, "output_len": &r.out}

@@ -77,6 +77,32 @@ func TestSWEAgent(t *testing.T) {
 	}
 }
 
+// History processors leave parts out of prompts: what a step says was sent is the prompt, whatever the history has. Both names of
+// it are known.
+func TestSWEAgentQueries(t *testing.T) {
+	long := strings.Repeat("long output ", 200)
+	step := func(key string) string {
+		return `{"action":"ls","` + key + `":[{"role":"user","content":"do it"},{"role":"user","content":"Old output omitted"}]}`
+	}
+	for _, c := range []struct {
+		name, steps string
+		input       int32 // of the second call
+	}{
+		{"not told", `{"action":"ls"},{"action":"ls"}`, int32(len("user\ndo it\n\nassistant\na\n\nuser\n"+long+"\n\n")/4 + 1)},
+		{"query", `{"action":"ls"},` + step("query"), int32(len("user\ndo it\n\nuser\nOld output omitted\n\n")/4 + 1)},
+		{"messages", `{"action":"ls"},` + step("messages"), int32(len("user\ndo it\n\nuser\nOld output omitted\n\n")/4 + 1)},
+	} {
+		got, err := openFile(t, "task.traj", `{"trajectory":[`+c.steps+`],"history":[{"role":"user","content":"do it"},{"role":"assistant","content":"a"},
+			{"role":"user","content":"`+long+`"},{"role":"assistant","content":"b"}]}`, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if turn := got.Sessions[0].Turns[1]; turn.Input != c.input {
+			t.Errorf("%s: a prompt of %d tokens, want %d", c.name, turn.Input, c.input)
+		}
+	}
+}
+
 // The counts of calls are those of the answers in the histories that are no examples.
 func TestTrajectoriesShared(t *testing.T) {
 	for _, c := range []struct {
