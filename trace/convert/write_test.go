@@ -285,7 +285,8 @@ func TestWrittenIDs(t *testing.T) {
 
 // The recorded traces go through every format.
 func TestWriteShared(t *testing.T) {
-	for _, path := range []string{"dynamo/pi_request_trace.jsonl.gz", "weka/trace_0010.json.gz"} {
+	for _, path := range []string{"dynamo/pi_request_trace.jsonl.gz", "weka/trace_0010.json.gz", "codex",
+		"claude-code/claude-code-log/real/experiments-worktrees", "tracelab/round_trace.sanitized.jsonl"} {
 		c := link(t, openShared(t, path))
 		back, lost := written(t, c, FormatAgentic, Options{})
 		if got, want := reportOf(t, back), reportOf(t, c); got != want {
