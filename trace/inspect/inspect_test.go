@@ -167,6 +167,23 @@ func TestNoCommonClock(t *testing.T) {
 	near(t, "prompts", s.Reuse.Prompts, 500.0/1400)
 }
 
+// Calls that tell no ends use KV for no time that is known. What one of them needs again of another, 10 s later, it uses from
+// the start of that one on: 2 blocks for a third of 30 s.
+func TestEndless(t *testing.T) {
+	capture := func(second ...uint64) *trace.Capture {
+		c := &trace.Capture{Format: "test", BlockSize: block, SharedClock: true}
+		for i, turn := range []*trace.Turn{call("a", 0, 0, 1, 1, 2), call("b", 10, 0, 1, second...), call("c", 30, 0, 1, 8)} {
+			turn.End = trace.NoTime
+			c.Sessions = append(c.Sessions, &trace.Session{ID: fmt.Sprint(i), Turns: []*trace.Turn{turn}})
+		}
+		return c
+	}
+	if s := summarise(t, capture(5, 6), 1000); s.OverTime.WorkingSet.Peak.Known || s.OverTime.WorkingSet.Mean.Known || s.OverTime.AbovePool.Known {
+		t.Errorf("nothing is known of the working set: %+v", s.OverTime)
+	}
+	near(t, "mean working set", summarise(t, capture(1, 2, 5), 1000).OverTime.WorkingSet.Mean, 2*block/3.)
+}
+
 // TestUntimed places calls whose times are not told where their dependencies allow.
 func TestUntimed(t *testing.T) {
 	c := family()

@@ -18,9 +18,10 @@ type OverTime struct {
 	// Starts is how many turns start in a second; its peak is that of a part.
 	Starts Series `json:"turns_per_s"`
 	// Programs live from the start of their first call to the end of their last; calls run from start to end.
-	Programs   Series `json:"programs"`
-	Calls      Series `json:"calls"`
-	WorkingSet Series `json:"working_set_tokens"`
+	Programs Series `json:"programs"`
+	Calls    Series `json:"calls"`
+	// WorkingSet is not known where calls tell no ends and share nothing.
+	WorkingSet Series `json:"working_set_tokens,omitzero"`
 	// AbovePool is the share of time for which the working set is larger than one worker's room.
 	AbovePool report.Figure `json:"above_pool,omitzero"`
 }
@@ -50,7 +51,10 @@ func (t *trail) overTime(working steps, pool int64) *OverTime {
 	part := max((to-from+parts-1)/parts, 1)
 	o := &OverTime{PartS: report.Known(part.Seconds()), Starts: t.starts(from, part), Programs: programs.series(from, part),
 		Calls: calls.series(from, part), WorkingSet: working.series(from, part)}
-	if pool > 0 {
+	switch {
+	case o.WorkingSet.Mean.Value == 0: // no call tells its end, and none needs again what another had
+		o.WorkingSet = Series{}
+	case pool > 0:
 		o.AbovePool = working.above(pool)
 	}
 	return o

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 done, but rows of the tr
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.session, "session", "", "show the session `ID` turn by turn, and what is below it")
+	f.StringVar(&c.session, "session", "", "show the session `ID` turn by turn, and what is below it; its beginning or its short form on the page will do")
 	f.BoolVar(&c.hints, "suggest-hints", false, "print hints that follow from the trace, as keys of a deployment")
 	f.StringVar(&c.deployment.Model, "model", "", "`MODEL` whose KV is meant (default: the trace's own, where it is known)")
 	f.StringVar(&c.deployment.GPU, "gpu", c.deployment.GPU, "`GPU` whose room is meant")
@@ -121,24 +122,51 @@ func (c *inspectCommand) showTrace(ctx context.Context, g *Global, capture *trac
 
 // showSession prints a session turn by turn.
 func (c *inspectCommand) showSession(g *Global, capture *trace.Capture) error {
-	s, err := inspect.Show(capture, c.session)
+	id, err := c.sessionID(capture)
+	if err != nil {
+		return err
+	}
+	s, err := inspect.Show(capture, id)
 	if err != nil {
 		return usagef("%w", err)
 	}
-	if s == nil {
-		var ids []string
-		for _, s := range capture.Sessions[:min(len(capture.Sessions), 10_000)] {
-			ids = append(ids, s.ID)
-		}
-		return usagef("--session %s: no session of the trace has this id%s; `agentsim inspect` lists the largest", c.session, suggestion(c.session, ids))
+	if s == nil || len(s.Turns) == 0 {
+		return usagef("--session %s: the session has no turn", c.session)
 	}
 	if c.json {
 		return printJSON(g.Stdout, s)
 	}
 	page := &inspectPage{width: min(g.Width, 100)}
-	page.session(s, 0)
+	page.session(s, 0, s.Turns[0].StartS.Value)
 	_, err = io.WriteString(g.Stdout, page.text.String())
 	return err
+}
+
+// sessionID returns the id of the session that is meant: the one given, or the one that begins with it, or, as the page
+// shortens ids, the one that begins with what stands before … and ends with what stands behind it. Several may be one and
+// those below it.
+func (c *inspectCommand) sessionID(capture *trace.Capture) (string, error) {
+	head, tail, _ := strings.Cut(c.session, "…")
+	var ids, like []string
+	for _, s := range capture.Sessions {
+		if s.ID == c.session {
+			return s.ID, nil
+		}
+		if len(ids) < 10_000 {
+			ids = append(ids, s.ID)
+		}
+		if strings.HasPrefix(s.ID, head) && strings.HasSuffix(s.ID, tail) && len(s.ID) >= len(head)+len(tail) {
+			like = append(like, s.ID)
+		}
+	}
+	if len(like) == 0 {
+		return "", usagef("--session %s: no session of the trace has this id%s; `agentsim inspect` lists the largest", c.session, suggestion(c.session, ids))
+	}
+	slices.SortFunc(like, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
+	if !slices.ContainsFunc(like[1:], func(id string) bool { return !strings.HasPrefix(id, like[0]+"/") }) {
+		return like[0], nil
+	}
+	return "", usagef("--session %s: %d sessions of the trace are called so, as %s and %s", c.session, len(like), like[0], like[1])
 }
 
 // kvPool is one worker's room for KV; 0 tokens is not known.

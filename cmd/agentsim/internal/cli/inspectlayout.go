@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,14 +21,18 @@ type inspectPage struct {
 
 func (p *inspectPage) line(format string, args ...any) { fmt.Fprintf(&p.text, format+"\n", args...) }
 
-// paragraph prints a text, broken into lines.
+// paragraph prints a text, broken into lines, but not between a number and its unit.
 func (p *inspectPage) paragraph(format string, args ...any) {
-	p.line("%s", wrap(fmt.Sprintf(format, args...), p.width))
+	const joined = "\x00" // as long as a space, and none
+	text := withUnit.ReplaceAllString(fmt.Sprintf(format, args...), "$1"+joined+"$2")
+	p.line("%s", strings.ReplaceAll(wrap(text, p.width), joined, " "))
 }
+
+var withUnit = regexp.MustCompile(`([0-9]) (ms|s|min|h)\b`)
 
 // table prints rows below an empty line, the first of them the heads. The first column is flush left, and so is the last if its
 // head is not one word; the others are numbers. Columns of which nothing is known are left out, and the first gets narrower
-// where the table does not fit.
+// where the table does not fit, with the first word of its head.
 func (p *inspectPage) table(rows [][]string) {
 	for i := len(rows[0]) - 1; i > 0; i-- {
 		if !slices.ContainsFunc(rows[1:], func(row []string) bool { return row[i] != "-" }) {
@@ -47,6 +52,9 @@ func (p *inspectPage) table(rows [][]string) {
 		total += width
 	}
 	widths[0] = min(widths[0], max(widths[0]+p.width-total, leastName))
+	if displaywidth.String(rows[0][0]) > widths[0] {
+		rows[0][0], _, _ = strings.Cut(rows[0][0], " ")
+	}
 	p.line("")
 	for _, row := range rows {
 		name := report.Shorten(row[0], widths[0])

@@ -259,7 +259,7 @@ func (p *inspectPage) overTime(s *inspect.Summary) {
 		add("programs", &o.Programs)
 		add("calls", &o.Calls)
 	}
-	if o.WorkingSet.Mean.Value > 0 {
+	if o.WorkingSet.Peak.Known {
 		add("KV working set", &o.WorkingSet)
 	}
 	if room := s.KV.Pool; room.Known && o.AbovePool.Value > 0 {

@@ -11,8 +11,9 @@ import (
 // sessionColumns is the width of what stands before the remarks about a turn.
 const sessionColumns = 64
 
-// session prints a session turn by turn, and those below it, indented, behind the turns that spawned them.
-func (p *inspectPage) session(s *inspect.Session, depth int) {
+// session prints a session turn by turn, and those below it, indented, behind the turns that spawned them. Starts count from
+// a time of the trace, in seconds.
+func (p *inspectPage) session(s *inspect.Session, depth int, zero float64) {
 	indent := strings.Repeat("  ", min(depth, 12))
 	name := report.Shorten(s.ID, 60)
 	if s.Class != "" {
@@ -21,22 +22,26 @@ func (p *inspectPage) session(s *inspect.Session, depth int) {
 	if depth == 0 && s.Parent != "" {
 		name += ", spawned by " + report.Shorten(s.Parent, 60)
 	}
-	p.line("%s%s: %s", indent, name, counted(int64(len(s.Turns)), "turn"))
+	turns := counted(int64(len(s.Turns)), "turn")
+	if depth == 0 && zero > 0 {
+		turns += fmt.Sprintf(", from %s of the trace on", report.Known(zero).Time())
+	}
+	p.line("%s%s: %s", indent, name, turns)
 	if depth == 0 {
 		p.line("%6s %10s %9s %8s %8s %8s %7s  %s", "turn", "start", "took", "prompt", "cached", "reusable", "output", "waited for, tools asked for")
 	}
 	for i := range s.Turns {
 		t := &s.Turns[i]
 		room := max(p.width-len(indent)-sessionColumns, nameWidth)
-		line := fmt.Sprintf("%s%6d %10s %9s %8s %8s %8s %7s  %s", indent, t.Turn, fmt.Sprintf("%.1f s", t.StartS.Value), t.TookS.Time(), report.Known(t.Input),
+		line := fmt.Sprintf("%s%6d %10s %9s %8s %8s %8s %7s  %s", indent, t.Turn, fmt.Sprintf("%.1f s", t.StartS.Value-zero), t.TookS.Time(), report.Known(t.Input),
 			t.Cached, report.Known(t.Reusable), report.Known(t.Output), report.Shorten(p.remarks(t), room))
 		p.line("%s", strings.TrimRight(line, " "))
 		for _, child := range t.Spawned {
-			p.session(child, depth+1)
+			p.session(child, depth+1, zero)
 		}
 	}
 	for _, child := range s.Unplaced {
-		p.session(child, depth+1)
+		p.session(child, depth+1, zero)
 	}
 }
 
@@ -58,7 +63,7 @@ func (p *inspectPage) remarks(t *inspect.Turn) string {
 		list = append(list, fmt.Sprintf("joins %d sessions", n))
 	}
 	if len(t.Tools) > 0 {
-		list = append(list, "asks for "+report.Shorten(strings.Join(t.Tools, "+"), nameWidth))
+		list = append(list, "asks for "+report.Shorten(tally(t.Tools), nameWidth))
 	}
 	if t.Compaction {
 		list = append(list, "compaction")
@@ -67,4 +72,21 @@ func (p *inspectPage) remarks(t *inspect.Turn) string {
 		list = append(list, report.Shorten(t.Status, nameWidth))
 	}
 	return strings.Join(list, ", ")
+}
+
+// tally lists names, each once with how often it is there, in the order in which they first are.
+func tally(names []string) string {
+	var order []string
+	times := map[string]int{}
+	for _, name := range names {
+		if times[name]++; times[name] == 1 {
+			order = append(order, name)
+		}
+	}
+	for i, name := range order {
+		if n := times[name]; n > 1 {
+			order[i] = fmt.Sprintf("%d %s", n, name)
+		}
+	}
+	return strings.Join(order, " + ")
 }
