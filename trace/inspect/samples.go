@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsim/agentsim/trace"
+	"github.com/agentsim/agentsim/trace/report"
 )
 
 // Sample is a distribution that a trace is made of: all its values.
@@ -142,7 +143,7 @@ func (m *measures) prefixes() {
 	if len(m.system) > 0 {
 		system = median(m.system)
 	}
-	if len(childHits) == 0 || alike(median(asRoot), system) && alike(median(childHits), system) {
+	if len(childHits) == 0 || alike(median(asRoot), system) && alike(report.Mean(childHits), report.Mean(asRoot)) {
 		return
 	}
 	if len(childHits) > 1 {
@@ -390,7 +391,7 @@ func (m *measures) toolSamples() []Sample {
 	slices.SortFunc(list, func(a, b Sample) int {
 		return cmp.Or(cmp.Compare(len(b.Values), len(a.Values)), cmp.Compare(a.Key, b.Key))
 	})
-	if len(list) > maxToolSamples {
+	if len(list) > maxToolSamples+1 { // in work that is made like a trace, the others are a tool of that name
 		rest := Sample{Key: toolKeys + OtherTools, Name: "time of " + OtherTools, Unit: "s"}
 		for _, s := range list[maxToolSamples:] {
 			rest.Values = append(rest.Values, s.Values...)

@@ -170,4 +170,14 @@ func TestManyTools(t *testing.T) {
 	if n := len(got["time of "+OtherTools]); n != 10 {
 		t.Errorf("%d waits for other tools, want 10", n)
 	}
+	// What is made like that has a tool of the others' name, and keeps the 15.
+	for i, u := range s.Turns {
+		if i >= 30 {
+			u.ToolCalls[0].Name = OtherTools
+		}
+	}
+	got = valuesOf(t, &trace.Capture{BlockSize: block, Resolution: time.Millisecond, Sessions: []*trace.Session{s}})
+	if n := len(got["time of "+OtherTools]); n != 10 || len(got["time of O"]) != 2 {
+		t.Errorf("%d waits for other tools, want 10, and %d for the last of 15, want 2", n, len(got["time of O"]))
+	}
 }
