@@ -20,6 +20,8 @@ type Sample struct {
 	Values []float64
 	// Contexts are all contexts, where Values are those that were summarized.
 	Contexts []Context
+	// Firsts are the first prompts of the same sessions, where Values are their turns.
+	Firsts []float64
 }
 
 // Context is the prompts of a session from its first one, or the one after a compaction, up to Last, at which the session
@@ -72,6 +74,7 @@ type measures struct {
 	system, task                    []float64
 	childSystem, childTask          []float64
 	turns, childTurns, children     []float64
+	firsts                          []float64 // the first prompts of the sessions of turns
 	output, answer, result, message []float64
 	tools                           map[string][]float64
 	human, humanWait                []float64
@@ -235,7 +238,7 @@ func (m *measures) measure(first, last int32) {
 	}
 	m.peak = append(m.peak, float64(longest))
 	if root {
-		m.turns = append(m.turns, float64(max(turns, 1)))
+		m.turns, m.firsts = append(m.turns, float64(max(turns, 1))), append(m.firsts, float64(calls[0].Input))
 	} else {
 		m.childTurns = append(m.childTurns, float64(max(turns, 1)))
 	}
@@ -349,7 +352,7 @@ func indicator(holds bool) float64 {
 // list returns the samples that have values.
 func (m *measures) list() []Sample {
 	all := []Sample{
-		{Key: "turns", Name: "turns of a session", Values: m.turns},
+		{Key: "turns", Name: "turns of a session", Values: m.turns, Firsts: m.firsts},
 		{Key: "system", Name: "prompt shared by programs", Unit: "tokens", Values: m.system},
 		{Key: "task", Name: "first prompt after it", Unit: "tokens", Values: m.task},
 		{Key: "output", Name: "output of a turn", Unit: "tokens", Values: m.output},

@@ -18,6 +18,8 @@ type agent struct {
 	block       float64
 	system      dist
 	task, turns dist
+	long        float64 // first prompts above it are long; 0: none is
+	longTurns   dist    // turns of root sessions with long ones; none: turns
 	output      dist
 	answer      dist // none: as output
 	result      dist
@@ -60,6 +62,9 @@ func (a *agent) check(programs int) error {
 	if a.human > 0 && a.humanWait.none() {
 		return fmt.Errorf("parameter human=%v needs human-wait", a.human)
 	}
+	if a.long > 0 && a.longTurns.none() {
+		return fmt.Errorf("parameter long=%v needs long-turns", a.long)
+	}
 	if a.rewrites > 0 && a.lost.none() {
 		return fmt.Errorf("parameter rewrites=%v needs lost", a.rewrites)
 	}
@@ -79,9 +84,9 @@ func (a *agent) check(programs int) error {
 		return fmt.Errorf("a program could take %.0f days, more than %d; lower turns, output or tool", days, maxDays)
 	}
 	children := a.subagents * a.fans()
-	calls := a.turns.mean() * (1 + children*a.childTurns.mean())
+	calls := max(a.turns.mean(), a.longTurns.mean()) * (1 + children*a.childTurns.mean())
 	tokens := a.system.mean() + a.task.mean() + calls*(max(a.output.mean(), a.answer.mean())+max(a.result.mean(), a.message.mean())+a.block)
-	sessions := 1 + children*a.turns.mean()
+	sessions := 1 + children*max(a.turns.mean(), a.longTurns.mean())
 	return checkBytes(programs, sessions*float64(sessionBytes)+calls*float64(callBytes)+tokens/a.block*8)
 }
 
@@ -101,7 +106,7 @@ func (a *agent) longest() float64 {
 	if a.subagents > 0 {
 		step = max(step, output*(1+max(1, a.fanout.max)))
 	}
-	last := first + step*max(a.turns.max, a.childTurns.max)
+	last := first + step*max(a.turns.max, a.longTurns.max, a.childTurns.max)
 	switch {
 	case !a.compact.none():
 		last = min(last, max(first, a.compact.max)+step)
@@ -123,7 +128,7 @@ func (a *agent) slowest() float64 {
 	if !a.compact.none() {
 		turn += call + longest*perOutput.Seconds()
 	}
-	turns := a.turns.max
+	turns := max(a.turns.max, a.longTurns.max)
 	if a.subagents > 0 {
 		turns *= 1 + a.childTurns.max
 	}

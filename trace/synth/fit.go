@@ -78,6 +78,53 @@ func (p *Profile) Fit(key string, values []float64) error {
 	return nil
 }
 
+// FitTurns sets the turns of root sessions to what was observed; firsts are the first prompts of the same sessions. Where those
+// that begin long have clearly other turns than the rest, as sessions do that go on from others, they get turns of their own:
+// Kolmogorov and Smirnov's test at 0.1%, of the best of a few limits, none of which leaves few sessions on a side.
+func (p *Profile) FitTurns(turns, firsts []float64) error {
+	if len(turns) != len(firsts) {
+		return fmt.Errorf("synth: profile %s: turns of %d sessions with first prompts of %d", p.Name, len(turns), len(firsts))
+	}
+	a, ok := p.profile.(*agent)
+	if !ok || len(turns) < 2*few {
+		return p.Fit("turns", turns)
+	}
+	a.long, a.longTurns = 0, dist{}
+	sorted := slices.Sorted(slices.Values(firsts))
+	short, long, clear := turns, []float64(nil), 1.95
+	for _, share := range []float64{0.5, 0.6, 0.7, 0.75, 0.8, 0.9} {
+		limit := math.Ceil(report.Quantile(sorted, share))
+		var below, above []float64
+		for i, first := range firsts {
+			if first > limit {
+				above = append(above, turns[i])
+			} else {
+				below = append(below, turns[i])
+			}
+		}
+		if n, m := float64(len(below)), float64(len(above)); min(n, m) >= few {
+			if d := apart(below, above) * math.Sqrt(n*m/(n+m)); d > clear {
+				short, long, clear, a.long = below, above, d, limit
+			}
+		}
+	}
+	if long != nil {
+		if err := p.Fit("long-turns", long); err != nil {
+			return err
+		}
+	}
+	return p.Fit("turns", short)
+}
+
+// apart is the Kolmogorov-Smirnov statistic of two lists, which it sorts.
+func apart(a, b []float64) float64 {
+	slices.Sort(a)
+	slices.Sort(b)
+	return distance(a, func(x float64) float64 {
+		return float64(sort.Search(len(b), func(i int) bool { return b[i] > x })) / float64(len(b))
+	})
+}
+
 // Context is the prompts of a session from its first one, or the one after a compaction, up to Last, at which the session
 // ended or, if Compacted, the next compaction came.
 type Context struct {

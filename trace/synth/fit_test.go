@@ -173,3 +173,43 @@ func TestFitInRange(t *testing.T) {
 		t.Errorf("%v of\n%s", err, text)
 	}
 }
+
+// Of 200 sessions 50 begin with 90,000 tokens and more, and have 5 to 14 turns where others have 40 to 79: they get turns of their
+// own, and work that is made of the profile is like that. Where turns have nothing to do with how sessions begin, none get.
+func TestFitTurns(t *testing.T) {
+	var turns, firsts, mixed []float64
+	for i := range 200 {
+		first, n := float64(1000+20*i), float64(40+i%40)
+		if i >= 150 {
+			first, n = float64(90_000+i), float64(5+i%10)
+		}
+		firsts, turns = append(firsts, first), append(turns, n)
+		mixed = append(mixed, float64(5+(i*83)%200))
+	}
+	p := NewProfile("p", "", 64)
+	if err := p.FitTurns(turns, firsts); err != nil {
+		t.Fatal(err)
+	}
+	a := p.profile.(*agent)
+	if a.long < firsts[149] || a.long >= firsts[150] || a.longTurns.max != 14 || a.turns.min != 40 {
+		t.Errorf("longer than %v: %v turns, others %v", a.long, a.longTurns, a.turns)
+	}
+	if err := p.Fit("task", firsts); err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.Generate(Options{Programs: 300, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range c.Sessions {
+		if long := s.Turns[0].Input > int32(a.long); long != (len(s.Turns) <= 14) {
+			t.Fatalf("a session that begins with %d tokens has %d turns", s.Turns[0].Input, len(s.Turns))
+		}
+	}
+	if err := p.FitTurns(mixed, firsts); err != nil || p.profile.(*agent).long != 0 {
+		t.Errorf("turns that do not depend on first prompts: %v, limit %v", err, p.profile.(*agent).long)
+	}
+	if err := p.FitTurns(turns, firsts[:5]); err == nil {
+		t.Error("no error for lists of different lengths")
+	}
+}

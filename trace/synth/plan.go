@@ -85,6 +85,9 @@ func (p *plan) session(start time.Duration) call {
 	turns := length.count(r.Rand)
 	last := a.answer.count(more.Rand)
 	c := p.restart(id, prompt.count(r.Rand), start)
+	if id == 0 && a.long > 0 && float64(c.input) > a.long {
+		turns = a.longTurns.count(more.Rand)
+	}
 	limit := a.compact.drawAbove(float64(c.input), more.Rand)
 	c.trigger = "user_message"
 	for turn := int32(1); ; turn++ {

@@ -115,6 +115,8 @@ func fitProfile(c *trace.Capture, observed []inspect.Sample, name, file string) 
 				contexts[i] = synth.Context(c)
 			}
 			err = p.FitCompact(contexts)
+		case "turns":
+			err = p.FitTurns(o.Values, o.Firsts)
 		default:
 			err = p.Fit(o.Key, o.Values)
 		}
