@@ -65,7 +65,7 @@ Formats of --to, besides dynamo:
 func describeFormats() string {
 	var lines []string
 	for _, f := range convert.Formats {
-		lines = append(lines, "  "+f.Name+": "+f.Description)
+		lines = append(lines, described(f.Name, f.Description))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -74,7 +74,7 @@ func describeFormats() string {
 func describeTargets() string {
 	var lines []string
 	for _, t := range convert.Targets {
-		lines = append(lines, "  "+t.Name+": "+t.Description)
+		lines = append(lines, described(t.Name, t.Description))
 	}
 	return strings.Join(lines, "\n")
 }

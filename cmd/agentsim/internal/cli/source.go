@@ -42,6 +42,11 @@ func (s *source) addSynthFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&s.params, "profile-set", nil, "`key=value` of the profile; 'agentsim synth --profile NAME' lists them")
 }
 
+// described is an entry of a list in a help text: a name and what it is, in lines of at most 100 characters.
+func described(name, what string) string {
+	return "  " + strings.ReplaceAll(wrap(name+": "+what, 96), "\n", "\n    ")
+}
+
 func formatNames() string {
 	var names []string
 	for _, f := range convert.Formats {
