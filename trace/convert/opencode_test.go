@@ -104,6 +104,24 @@ func TestOpenCode(t *testing.T) {
 	}
 }
 
+// From 1.2 on sessions are in a database beside the storage of before: that is said, since it is not read.
+func TestOpenCodeDatabase(t *testing.T) {
+	dir := t.TempDir()
+	for _, o := range openCodeObjects {
+		logFile(t, dir, "storage/"+o[0], o[1])
+	}
+	told := func(path string) bool {
+		return slices.ContainsFunc(openFiles(t, path).Read.Warnings, func(w string) bool { return strings.Contains(w, "opencode.db: newer sessions are in this database") })
+	}
+	if told(dir) {
+		t.Error("a database that is not there is told of")
+	}
+	logFile(t, dir, "opencode.db", "SQLite format 3\x00")
+	if !told(dir) || !told(filepath.Join(dir, "storage")) {
+		t.Error("the database is not told of")
+	}
+}
+
 // The shared fixture: 1000 + 200 + 100 prompt tokens.
 func TestOpenCodeShared(t *testing.T) {
 	c := openFiles(t, filepath.Join(sharedTraces(t), "opencode"))
