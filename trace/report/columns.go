@@ -66,6 +66,8 @@ func columnsFor(runs []*Run) []*column {
 		{head: "done", unit: "90%", name: done90.Name, metric: done90, compare: true},
 		{head: "done", unit: "99%", name: done99.Name, metric: done99, compare: true},
 		{head: "done", unit: "all", name: doneLast.Name, metric: doneLast, compare: true},
+		{head: "cost of", unit: "1k turns", name: turnsPrice.Name, metric: turnsPrice, compare: true},
+		{head: "cost of", unit: "program", name: programPrice.Name, metric: programPrice, compare: true},
 		{head: "paused", unit: "mean", name: pausedMean.Name, metric: pausedMean, needless: Known(0)},
 		{head: "in", unit: "SLO", name: "in SLO", metric: inSLO, needless: Known(1)},
 		{head: "hit", unit: "rate", name: "hit rate", metric: hitRate},

@@ -74,7 +74,7 @@ func sideMetrics() []Metric {
 	add("programs/h", programsPerHour.of)
 	add("requests/s", requestsPerS.of)
 	add("output tok/s", outputTokensPerS.of)
-	list = append(list, hitRate, Metric{Name: "paused mean", seconds: true, of: pausedMean.of})
+	list = append(list, turnsPrice, programPrice, hitRate, Metric{Name: "paused mean", seconds: true, of: pausedMean.of})
 	add("pauses", func(r *Run) Figure {
 		if r.Scheduler == nil {
 			return Figure{}

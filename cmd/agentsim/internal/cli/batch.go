@@ -28,10 +28,11 @@ type batch struct {
 	capture   *trace.Capture
 	options   sim.Options
 	jobs      int
-	traces    bool   // keep results for writing traces
-	events    string // folder for sidecars of events; "" none
-	sampled   bool   // sample the state of the rows over time
-	explain   string // what is to be explained; "" nothing
+	traces    bool    // keep results for writing traces
+	events    string  // folder for sidecars of events; "" none
+	sampled   bool    // sample the state of the rows over time
+	explain   string  // what is to be explained; "" nothing
+	price     float64 // of an hour of a GPU; 0: not known
 	rows      int
 	cells     []*cell
 	workloads []*compiled
@@ -270,6 +271,9 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 	}
 	c.run = result.Report(json.RawMessage(config), times)
 	c.run.Axes = c.axes
+	if b.price > 0 {
+		c.run.SetPrice(b.price)
+	}
 	if c.solo != nil && c.solo.err != nil {
 		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("slowdowns are not known: programs alone: %v", c.solo.err))
 	}

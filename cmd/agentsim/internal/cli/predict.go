@@ -39,6 +39,7 @@ type predict struct {
 	baseline string
 	repeats  int
 	jobs     int
+	price    float64 // of an hour of a GPU; 0: not known
 
 	files   []string // the arguments
 	named   traffic  // by a config
@@ -121,6 +122,7 @@ why; 130 interrupted.`,
 	p.addSynthFlags(cmd)
 	f.StringVar(&p.baseline, "baseline", "", "\"recorded\" adds what the trace itself measured as the first row")
 	f.IntVar(&p.repeats, "repeats", 1, "runs with further seeds, for an interval on the differences")
+	f.Float64Var(&p.price, "gpu-hour-price", 0, "what an hour of one GPU costs, such as 2.50, in any currency, for the cost of 1000 turns and of a program")
 	f.BoolVar(&p.bounds, "bounds", false, "also run with --outputs none and all, and say if another row wins")
 	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
 	f.StringVar(&p.html, "html", "", "write a page with charts and tables to `FILE`; it needs no other file and no network")
@@ -139,6 +141,9 @@ why; 130 interrupted.`,
 func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args []string) error {
 	if p.repeats < 1 || p.repeats > 1000 || p.jobs < 0 {
 		return usagef("--repeats wants 1 to 1000, --jobs at least 1")
+	}
+	if cmd.Flags().Changed("gpu-hour-price") && !(p.price > 0 && p.price <= 1e6) {
+		return usagef("--gpu-hour-price %v: want a price above 0 and up to 1e6", p.price)
 	}
 	if p.jobs == 0 {
 		p.jobs = runtime.GOMAXPROCS(0)
@@ -325,7 +330,8 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 	if err := capture.Link(); err != nil {
 		return nil, usagef("%w", err)
 	}
-	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces, sampled: p.html != "", explain: p.explain}
+	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces, sampled: p.html != "", explain: p.explain,
+		price: p.price}
 	for i := range deployments {
 		d := &deployments[i]
 		p.assumeLoad(capture, d)
