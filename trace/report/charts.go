@@ -17,7 +17,7 @@ type chartMetric struct {
 
 // chartMetrics are those that at least one of the runs has.
 func chartMetrics(runs []*Run) []chartMetric {
-	rates := []Metric{Primary(runs, false), programsPerHour, turnsPerMin, requestsPerS}
+	rates := []Metric{served(runs, false), programsPerHour, turnsPerMin, requestsPerS}
 	rate := rates[max(0, slices.IndexFunc(rates, func(m Metric) bool { return slices.ContainsFunc(runs, func(r *Run) bool { return m.Of(r).Known }) }))]
 	all := []chartMetric{
 		{Metric: rate, title: "Throughput (" + rate.Name + ")"},
@@ -27,6 +27,10 @@ func chartMetrics(runs []*Run) []chartMetric {
 		{Metric: ttftP99, title: "Time to first token, p99", log: true},
 		{Metric: pausedMean, title: "Time that a program is paused, mean"},
 		{Metric: doneLast, title: "Time to the last program"},
+	}
+	if s := solutionOf(runs); s != nil {
+		m := s.metric()
+		all = slices.Insert(all, 0, chartMetric{Metric: m, title: capitalize(m.Name)})
 	}
 	return slices.DeleteFunc(all, func(m chartMetric) bool {
 		tells := func(r *Run) bool { return m.Of(r).Known && (m.Name != pausedMean.Name || m.Of(r).Value > 0) }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/clipperhouse/displaywidth"
@@ -47,7 +48,7 @@ func (c *column) parts() (value, change int) {
 // verdict is about, its column is among them.
 func columnsFor(runs []*Run) []*column {
 	rate := &column{head: "programs", unit: "/h", name: "programs/h", metric: programsPerHour, compare: true}
-	switch Primary(runs, false).Name {
+	switch served(runs, false).Name {
 	case requestsPerS.Name:
 		rate = &column{head: "requests", unit: "/s", name: "requests/s", metric: requestsPerS, compare: true}
 	case turnsPerMin.Name:
@@ -56,6 +57,7 @@ func columnsFor(runs []*Run) []*column {
 	mean := meanTime(runs)
 	meanOf, _, _ := strings.Cut(strings.TrimPrefix(mean.Name, "mean "), " ")
 	all := []*column{
+		{head: "programs", unit: "/GPU", name: programsPerGPU.Name, metric: programsPerGPU, compare: true},
 		rate,
 		{head: "output", unit: "tok/s", name: "output tok/s", metric: outputTokensPerS, compare: true},
 		{head: "TTFT", unit: "p50", name: "TTFT p50", metric: ttftP50, compare: true},
@@ -74,6 +76,10 @@ func columnsFor(runs []*Run) []*column {
 		{head: "wasted", unit: "prefill", name: "wasted prefill", metric: reprefillShare, needless: Known(0)},
 		{head: "accepted", unit: "/step", name: "accepted drafts", metric: acceptedDrafts},
 		{unit: "preempts", name: "preemptions", metric: preemptions, needless: Known(0)},
+	}
+	if solutionOf(runs) != nil {
+		all = slices.DeleteFunc(all, func(c *column) bool { return slices.Contains(beside, c.name) })
+		all = slices.Insert(all, 1, &column{head: "slowdown", unit: "p90", name: slowdownP90.Name, metric: slowdownP90})
 	}
 	base := runs[Baseline(runs)]
 	var columns []*column
@@ -97,6 +103,9 @@ func columnsFor(runs []*Run) []*column {
 	}
 	return columns
 }
+
+// beside are the columns that make room for those about a number that was solved for.
+var beside = []string{"output tok/s", "TTFT p50", "TPOT p50", meanMakespan.Name, meanE2E.Name, pausedMean.Name}
 
 // text prints a figure of one of the runs without its unit, which suits all of them.
 func (m Metric) text(f Figure, runs []*Run) string {
@@ -126,8 +135,37 @@ func doneColumn(runs []*Run) *column {
 	return c
 }
 
-// gpusColumn shows how many GPUs each run has; nil when all have the same.
+// solutionColumn shows the number that was solved for; nil where none was.
+func solutionColumn(runs []*Run) *column {
+	s := solutionOf(runs)
+	if s == nil {
+		return nil
+	}
+	c := &column{head: "most", unit: "programs"}
+	if s.Of == SolveGPUs {
+		c = &column{head: "fewest", unit: "GPUs"}
+	}
+	for _, r := range runs {
+		text := unknownText
+		switch s := r.Solution; {
+		case s == nil:
+		case s.Number == 0:
+			text = "none"
+		case s.open():
+			text = fmt.Sprintf("%d+", s.Number)
+		default:
+			text = fmt.Sprint(s.Number)
+		}
+		c.cells = append(c.cells, cell{value: text})
+	}
+	return c
+}
+
+// gpusColumn shows how many GPUs each run has; nil when all have the same, or when they were solved for.
 func gpusColumn(runs []*Run) *column {
+	if s := solutionOf(runs); s != nil && s.Of == SolveGPUs {
+		return nil
+	}
 	c := &column{unit: "GPUs"}
 	differ, known := false, 0
 	for _, r := range runs {

@@ -256,6 +256,9 @@ func why(top, other *Run) string {
 	}
 	share("hit rate %s against %s", hitRate)
 	share("%s of GPU time re-prefilling against %s", reprefillShare)
+	if turnsPrice.differ(top, other) {
+		parts = append(parts, fmt.Sprintf("1000 turns cost %s against %s", number(turnsPrice.Of(top).Value), number(turnsPrice.Of(other).Value)))
+	}
 	a, b := top.Preemptions, other.Preemptions
 	if a.Known && b.Known && math.Abs(a.Value-b.Value) > max(a.Value, b.Value)/10 {
 		parts = append(parts, fmt.Sprintf("%s preemptions against %s", number(a.Value), number(b.Value)))
@@ -270,6 +273,8 @@ func why(top, other *Run) string {
 func gpus(r, other *Run) string {
 	a, b := r.GPUs, other.GPUs
 	switch {
+	case r.Solution != nil && r.Solution.Of == SolveGPUs: // they are what is compared
+		return ""
 	case a <= 0 || b <= 0 || a == b:
 		return ""
 	case a == 2*b:

@@ -34,6 +34,9 @@ func tables(runs []*Run) []sheet {
 	if len(scheduled) > 0 {
 		list = append(list, newSheet("Program scheduler", scheduled, schedulerEntries))
 	}
+	if s := solutionOf(runs); s != nil {
+		list = append(list, s.trials(runs))
+	}
 	return list
 }
 

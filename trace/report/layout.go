@@ -25,8 +25,10 @@ func newLayout(runs []*Run) *layout {
 	if l.rows.heads == nil {
 		l.rows = namesByRun(runs)
 	}
-	if gpus := gpusColumn(runs); gpus != nil {
-		l.lead = append(l.lead, gpus)
+	for _, c := range []*column{solutionColumn(runs), gpusColumn(runs)} {
+		if c != nil {
+			l.lead = append(l.lead, c)
+		}
 	}
 	l.shorten(nameLimit)
 	return l

@@ -99,8 +99,16 @@ func inSeconds(ms Figure) Figure {
 // Primary returns the metric that decides between runs. Under a load that does not wait for the deployment
 // (fixedLoad) every run that keeps up has the same throughput, so time decides, if all programs completed; otherwise
 // throughput does: programs when they have several turns (and some were completed), else requests. Runs that cannot
-// win have no say in it.
+// win have no say in it. Between runs with solutions the number that was solved for decides.
 func Primary(runs []*Run, fixedLoad bool) Metric {
+	if s := solutionOf(runs); s != nil {
+		return s.metric()
+	}
+	return served(runs, fixedLoad)
+}
+
+// served is the metric of how much, or how fast, runs serve.
+func served(runs []*Run, fixedLoad bool) Metric {
 	mean := meanTime(runs)
 	allDone := !slices.ContainsFunc(contenders(runs), func(i int) bool {
 		return !runs[i].complete() || runs[i].Programs.Completed != runs[i].Programs.Total

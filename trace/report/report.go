@@ -63,6 +63,8 @@ type Run struct {
 	Cost      *Cost      `json:"cost,omitempty"`
 	KV        KV         `json:"kv,omitzero"`
 	Scheduler *Scheduler `json:"scheduler,omitempty"`
+	// Solution is absent where no number was searched for.
+	Solution *Solution `json:"solution,omitempty"`
 	// Price is absent where nobody says what a GPU costs.
 	Price *Price `json:"price,omitempty"`
 	// Replay is absent where no live server answered.

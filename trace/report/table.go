@@ -133,6 +133,14 @@ func (l *layout) notes() []string {
 	if l.numbered {
 		notes = l.rows.legend(l.limit)
 	}
+	if s := solutionOf(l.runs); s != nil {
+		notes = append(notes, "limits: "+s.limits())
+	}
+	for _, r := range l.runs {
+		if r.Solution != nil {
+			notes = append(notes, r.label()+": "+r.Solution.text())
+		}
+	}
 	notes = append(notes, shortcomings(l.runs, (*Run).shortcoming)...)
 	equals, changes := false, false
 	var dropped []string

@@ -51,6 +51,8 @@ func Judge(runs []*Run, given Evidence) Verdict {
 	winner := -1
 	told := false // the sentences name the faults
 	switch {
+	case len(c.ranked) == 0 && solutionOf(runs) != nil:
+		doubts = append(doubts, "no number keeps the limits")
 	case len(c.ranked) == 0:
 		doubts = append(doubts, "no run completed anything")
 	case len(runs) == 1:
@@ -60,7 +62,11 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		told = true
 	default:
 		if !slices.Contains(c.ranked, c.base) {
-			doubts = append(doubts, fmt.Sprintf("the baseline %s completed nothing", runs[c.base].label()))
+			what := "completed nothing"
+			if runs[c.base].Solution != nil {
+				what = "keeps the limits with no number"
+			}
+			doubts = append(doubts, fmt.Sprintf("the baseline %s %s", runs[c.base].label(), what))
 		}
 		var text string
 		text, winner = c.compare()

@@ -38,6 +38,9 @@ type batch struct {
 	workloads []*compiled
 	solos     []*solo
 	searches  []*capSearch
+	solving   string         // what number is to be found for each row, as report.Solution.Of; "" none
+	limits    []report.Limit // of the runs with that number
+	solves    []*solve
 
 	slots chan struct{} // as many as simulations may run at a time
 	// done and total count calls, for the progress bar.
@@ -46,6 +49,7 @@ type batch struct {
 
 // cell is one simulation. Row is its row in the table; cells of a row differ in their seeds.
 type cell struct {
+	given    sim.Deployment // what plan was made from
 	plan     *sim.Plan
 	row      int
 	file     string // begins the names of its files; "" where it has none
@@ -53,6 +57,7 @@ type cell struct {
 	bound    string // "none" or "all" for a cell that bounds a row
 	auto     bool   // router.max_programs is to be searched for
 	search   *capSearch
+	solve    *solve
 	workload *compiled
 	solo     *solo
 	result   *sim.Result
@@ -70,15 +75,6 @@ type compiled struct {
 	changed  int
 }
 
-// solo is the makespans of programs alone, shared by cells whose worker and gaps are the same.
-type solo struct {
-	key   string
-	cell  *cell
-	done  chan struct{} // closed when times and err are there
-	times []time.Duration
-	err   error
-}
-
 // addBounds adds a cell with each bound of output identity for every row.
 func (b *batch) addBounds() error {
 	for _, c := range b.cells[:len(b.cells):len(b.cells)] {
@@ -86,13 +82,13 @@ func (b *batch) addBounds() error {
 			continue
 		}
 		for _, bound := range []string{"none", "all"} {
-			d := c.plan.Deployment
-			d.Workload.Outputs = bound
-			plan, err := d.Resolve()
+			given := c.given
+			given.Workload.Outputs = bound
+			plan, err := given.Resolve()
 			if err != nil {
 				return err
 			}
-			b.cells = append(b.cells, &cell{plan: plan, row: c.row, bound: bound, auto: c.auto})
+			b.cells = append(b.cells, &cell{given: given, plan: plan, row: c.row, bound: bound, auto: c.auto})
 		}
 	}
 	return nil
@@ -112,7 +108,7 @@ func (b *batch) run(ctx context.Context, g *Global) error {
 	if err := b.compile(); err != nil {
 		return err
 	}
-	if err := b.explainRows(); err != nil {
+	if err := cmp.Or(b.solvable(), b.explainRows()); err != nil {
 		return err
 	}
 	b.slots = make(chan struct{}, b.jobs)
@@ -223,17 +219,20 @@ func (b *batch) build(w *compiled) (err error) {
 func (b *batch) tasks() []func(context.Context) {
 	var cells, solos []func(context.Context)
 	for _, c := range b.cells {
-		c.solo, c.search = b.soloOf(c), b.searchOf(c)
+		c.solo, c.search, c.solve = b.soloOf(c), b.searchOf(c), b.solveOf(c)
 		cells = append(cells, func(ctx context.Context) { b.simulate(ctx, c) })
 	}
 	for _, s := range b.solos {
 		solos = append(solos, func(ctx context.Context) {
 			defer close(s.done)
-			b.inTurn(func() { s.times, s.err = sim.Solo(ctx, s.cell.workload.workload, s.cell.plan, b.options) })
+			b.inTurn(func() { s.times, s.err = sim.Solo(ctx, s.workload, s.plan, b.options) })
 		})
 	}
 	for _, s := range b.searches {
 		solos = append(solos, func(ctx context.Context) { b.searchCap(ctx, s) })
+	}
+	for _, s := range b.solves {
+		solos = append(solos, func(ctx context.Context) { b.solveFor(ctx, s) })
 	}
 	return append(solos, cells...)
 }
@@ -241,7 +240,7 @@ func (b *batch) tasks() []func(context.Context) {
 // simulate runs a cell and turns its result into a report row.
 func (b *batch) simulate(ctx context.Context, c *cell) {
 	var result *sim.Result
-	err := c.useCap()
+	err := cmp.Or(c.useCap(), c.useSolution())
 	if err == nil {
 		options := b.options
 		if c.why != nil {
@@ -264,18 +263,17 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 	if c.why != nil {
 		c.why.finish(c.plan.Name, result.Scheduler != nil)
 	}
-	var times []time.Duration
-	if c.solo != nil {
-		<-c.solo.done
-		times = c.solo.times
-	}
+	times, soloErr := c.alone()
 	c.run = result.Report(json.RawMessage(config), times)
 	c.run.Axes = c.axes
 	if b.price > 0 {
 		c.run.SetPrice(b.price)
 	}
-	if c.solo != nil && c.solo.err != nil {
-		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("slowdowns are not known: programs alone: %v", c.solo.err))
+	if soloErr != nil {
+		c.run.Warnings = append(c.run.Warnings, fmt.Sprintf("slowdowns are not known: %v", soloErr))
+	}
+	if c.solve != nil {
+		c.run.Solution = c.solve.solution
 	}
 	if c.search != nil {
 		c.run.Warnings = append(c.run.Warnings, c.search.note)
@@ -324,35 +322,6 @@ func (b *batch) nameFiles() {
 // maxSamples is the most samples of a run's state: about as many as a chart has pixels to show.
 const maxSamples = 400
 
-// soloOf returns the solo run that a cell's slowdowns refer to, or nil when every program is a single call.
-func (b *batch) soloOf(c *cell) *solo {
-	w := c.workload.workload
-	if len(w.Calls) == len(w.Programs) || c.bound != "" {
-		return nil
-	}
-	d := c.plan.Deployment
-	d.Name, d.Workers, d.Seed, d.Router, d.Client, d.SLO = "", 1, 0, sim.Router{}, sim.Client{}, sim.SLO{}
-	load := sim.Load{Speed: d.Load.Speed, MaxGap: d.Load.MaxGap, HumanGap: d.Load.HumanGap}
-	if d.Load.Mode == "recorded" {
-		load.Mode = d.Load.Mode
-	}
-	d.Load = load
-	d.Parallelism.Data = 1
-	text, err := yaml.Marshal(d)
-	if err != nil {
-		return nil
-	}
-	key := string(text)
-	for _, s := range b.solos {
-		if s.key == key {
-			return s
-		}
-	}
-	s := &solo{key: key, cell: c, done: make(chan struct{})}
-	b.solos = append(b.solos, s)
-	return s
-}
-
 // runs are the rows of the table: of each row the cell with the first seed.
 func (b *batch) runs() []*report.Run {
 	runs := make([]*report.Run, b.rows)
@@ -369,7 +338,7 @@ func (b *batch) evidence(recorded bool) report.Evidence {
 	e := report.Evidence{FixedLoad: !b.cells[0].plan.Load.Slots(), LostRows: b.capture.Read.LostRows}
 	runs := b.runs()
 	metric := report.Primary(runs, e.FixedLoad)
-	if !recorded {
+	if !recorded && b.solving == "" { // the number that was solved for holds for all seeds
 		e.Intervals = b.intervals(metric, report.Baseline(runs))
 	}
 	plain := report.Evidence{FixedLoad: e.FixedLoad} // the bounds are not repeated, so seeds do not count here

@@ -21,6 +21,7 @@ import (
 // predict is the flags of `agentsim predict`.
 type predict struct {
 	source
+	solveFlags
 	configs  []string
 	sets     []string
 	grids    []string
@@ -100,6 +101,14 @@ the others are compared with. With only a trace and a model, the policies round-
 workers; what was assumed is printed. "agentsim config" lists every key of a deployment. --explain tells why one session,
 request or program fared as it did in each row.
 
+--solve asks the other way round: how many programs may live at a time, or how few GPUs serve the load, within limits?
+
+  agentsim predict traces/ --model minimax-m2.5 --router kv,thunderagent --solve programs --max-slowdown 1.5
+  agentsim predict traces/ -c prod.yaml --tp 2,4,8 --solve gpus --concurrency 64 --max-ttft 5s --gpu-hour-price 2.50
+
+Each number is tried by a run, in which no request may be lost; the table has the run with the number found. The slowdown of
+a program is its time over that alone on an idle worker. With --repeats the mean over the seeds has to keep the limits.
+
 Exit codes: 0 done; 1 a run failed; 2 wrong usage, config or input; 3 done, but the result should not be trusted, and
 why; 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), g, cmd, args) },
@@ -122,7 +131,8 @@ why; 130 interrupted.`,
 	p.addSynthFlags(cmd)
 	f.StringVar(&p.baseline, "baseline", "", "\"recorded\" adds what the trace itself measured as the first row")
 	f.IntVar(&p.repeats, "repeats", 1, "runs with further seeds, for an interval on the differences")
-	f.Float64Var(&p.price, "gpu-hour-price", 0, "what an hour of one GPU costs, such as 2.50, in any currency, for the cost of 1000 turns and of a program")
+	p.addSolveFlags(cmd)
+	f.Float64Var(&p.price, "gpu-hour-price", 0, "what an hour of one GPU costs, `PRICE` in any currency, for the cost of 1000 turns and of a program")
 	f.BoolVar(&p.bounds, "bounds", false, "also run with --outputs none and all, and say if another row wins")
 	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
 	f.StringVar(&p.html, "html", "", "write a page with charts and tables to `FILE`; it needs no other file and no network")
@@ -144,6 +154,9 @@ func (p *predict) run(ctx context.Context, g *Global, cmd *cobra.Command, args [
 	}
 	if cmd.Flags().Changed("gpu-hour-price") && !(p.price > 0 && p.price <= 1e6) {
 		return usagef("--gpu-hour-price %v: want a price above 0 and up to 1e6", p.price)
+	}
+	if err := p.checkSolve(cmd); err != nil {
+		return err
 	}
 	if p.jobs == 0 {
 		p.jobs = runtime.GOMAXPROCS(0)
@@ -287,6 +300,9 @@ func (p *predict) axes() ([]axis, error) {
 		path, _, _ := strings.Cut(s, "=")
 		given[path] = true
 	}
+	if err := p.solved(given); err != nil {
+		return nil, err
+	}
 	if len(p.configs) == 0 && !given["router.policy"] && !given["router.policy_config"] {
 		axes = append(axes, axis{"router.policy", []string{"round-robin", "sticky", "kv"}})
 		p.assume("the policies round-robin, sticky and kv are compared (--router)")
@@ -303,14 +319,19 @@ func (p *predict) axes() ([]axis, error) {
 	return axes, nil
 }
 
-// impliedMode sets the arrival mode that --concurrency or --rate stands for.
-func (p *predict) impliedMode(given map[string]bool) error {
-	mode := ""
+// mode is the arrival mode of --mode.
+func (p *predict) mode() string {
 	for i := range p.short {
 		if p.short[i].name == "mode" {
-			mode = p.short[i].value
+			return p.short[i].value
 		}
 	}
+	return ""
+}
+
+// impliedMode sets the arrival mode that --concurrency or --rate stands for.
+func (p *predict) impliedMode(given map[string]bool) error {
+	mode := p.mode()
 	for _, f := range []struct{ flag, implied string }{{"concurrency", "concurrency"}, {"rate", "poisson"}} {
 		switch flag, implied := f.flag, f.implied; {
 		case !given["load."+flag]:
@@ -331,12 +352,15 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		return nil, usagef("%w", err)
 	}
 	b := &batch{capture: capture, options: sim.Options{Check: p.check}, jobs: p.jobs, traces: p.traces, sampled: p.html != "", explain: p.explain,
-		price: p.price}
+		price: p.price, solving: p.of, limits: p.limits}
 	for i := range deployments {
 		d := &deployments[i]
 		p.assumeLoad(capture, d)
 		if d.Model == "" {
 			p.assumeModel(capture, d)
+		}
+		if err := p.solvable(d); err != nil {
+			return nil, err
 		}
 		tensor, point := d.Parallelism.Tensor, p.point(d)
 		if p.also != "" && point != nil {
@@ -357,7 +381,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 			if tensor == 0 && r == 0 {
 				p.assume("tensor parallelism %d for %s on %s, the smallest that fits (--tp)", plan.Parallelism.Tensor, d.Model, d.GPU)
 			}
-			b.cells = append(b.cells, &cell{plan: plan, row: i, axes: point, auto: auto})
+			b.cells = append(b.cells, &cell{given: seeded, plan: plan, row: i, axes: point, auto: auto})
 		}
 	}
 	b.rows = len(deployments)
