@@ -197,17 +197,22 @@ func (s *Solution) breaks(p *Trial) string {
 
 // print prints a value of the metric, with as many digits as tell it from the limit.
 func (l Limit) print(v float64) string {
-	switch m := l.metric(); {
-	case m.share && percent(v) != percent(l.Value):
-		return percent(v)
+	m := l.metric()
+	usual, scale, unit, digits := number(v), 1.0, "", 3
+	switch {
 	case m.share:
-		return strconv.FormatFloat(100*v, 'g', 7, 64) + "%"
-	case number(v) == number(l.Value) && v != l.Value:
-		return strconv.FormatFloat(v, 'g', 7, 64) + map[bool]string{true: " s"}[m.seconds]
+		usual, scale, unit, digits = percent(v), 100, "%", 2
 	case m.seconds:
-		return unitFor(v).text(v)
+		usual, unit = unitFor(v).text(v), " s"
 	}
-	return number(v)
+	text := func(v float64, digits int) string { return strconv.FormatFloat(scale*v, 'g', digits, 64) }
+	if v == l.Value || text(v, digits) != text(l.Value, digits) {
+		return usual
+	}
+	for digits < 17 && text(v, digits) == text(l.Value, digits) {
+		digits++
+	}
+	return text(v, digits) + unit
 }
 
 // text names the limit: "a p90 slowdown of at most 1.50".

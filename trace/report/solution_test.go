@@ -79,7 +79,7 @@ func TestSolutionText(t *testing.T) {
 		want string
 	}{
 		{solved(SolvePrograms, 48, map[int]float64{32: 1.1, 48: 1.47, 49: 1.56, 64: 2}), "48 programs; with 49 the p90 slowdown is 1.56"},
-		{solved(SolvePrograms, 48, map[int]float64{48: 1.5, 49: 1.5004}), "48 programs; with 49 the p90 slowdown is 1.5004"},
+		{solved(SolvePrograms, 48, map[int]float64{48: 1.5, 49: 1.500312}), "48 programs; with 49 the p90 slowdown is 1.5003"},
 		{solved(SolvePrograms, 48, map[int]float64{48: 1.47, 49: 0}), "48 programs; with 49 12 requests were lost"},
 		{solved(SolvePrograms, 1, map[int]float64{1: 1, 2: 2}), "1 program; with 2 the p90 slowdown is 2"},
 		{solved(SolvePrograms, 0, map[int]float64{1: 1.8}), "not even 1 program: the p90 slowdown is 1.80"},
@@ -104,6 +104,28 @@ func TestLimitText(t *testing.T) {
 	want := "a p90 slowdown of at most 1.25, a p99 TTFT of at most 90 s, a p99 TTFT of at most 250 ms and at least 99.9% of requests in SLO, in the mean of 3 seeds"
 	if got := s.limits(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestLimitPrint(t *testing.T) {
+	for _, c := range []struct {
+		l    Limit
+		v    float64
+		want string
+	}{
+		{MaxSlowdown(1.5), 1.5, "1.50"},
+		{MaxSlowdown(1.5), 2.25, "2.25"},
+		{MaxSlowdown(2), 2.0004, "2.0004"},
+		{MaxSlowdown(1.5), 1.5000004, "1.5000004"},
+		{MaxTTFT(2 * time.Second), 2.4567, "2.46 s"},
+		{MaxTTFT(2 * time.Second), 2.0017, "2.002 s"},
+		{MinInSLO(0.95), 0.9, "90%"},
+		{MinInSLO(0.95), 0.949, "94.9%"},
+		{MinInSLO(0.95), 0.9496, "94.96%"},
+	} {
+		if got := c.l.print(c.v); got != c.want {
+			t.Errorf("%v with a limit of %v: %s, want %s", c.v, c.l.Value, got, c.want)
+		}
 	}
 }
 

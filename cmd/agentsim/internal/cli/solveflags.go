@@ -90,7 +90,7 @@ func (p *predict) solvable(d *sim.Deployment) error {
 	case p.minInSLO > 0 && d.SLO.TTFT == 0 && d.SLO.ITL == 0:
 		return usagef("--min-in-slo: slo.ttft and slo.itl are 0, which is no bound")
 	case d.Load.Mode == "concurrency" && d.Load.Duration == 0:
-		least := fmt.Sprintf("%d or the whole trace", leastPrograms)
+		least := fmt.Sprintf("%d (or each once)", leastPrograms)
 		if d.Load.Programs > 0 {
 			least = strconv.Itoa(d.Load.Programs)
 		}
