@@ -181,7 +181,7 @@ func (s *Solution) text() string {
 // breaks says how far a point is from holding: "the p90 slowdown is 1.56".
 func (s *Solution) breaks(p *Trial) string {
 	if p.Lost > 0 {
-		return plural(int(p.Lost), "request") + " were lost"
+		return fmt.Sprintf("some requests are lost (%d)", p.Lost)
 	}
 	for i, l := range s.Limits {
 		switch f := p.figure(i); {

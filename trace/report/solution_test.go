@@ -80,7 +80,7 @@ func TestSolutionText(t *testing.T) {
 	}{
 		{solved(SolvePrograms, 48, map[int]float64{32: 1.1, 48: 1.47, 49: 1.56, 64: 2}), "48 programs; with 49 the p90 slowdown is 1.56"},
 		{solved(SolvePrograms, 48, map[int]float64{48: 1.5, 49: 1.500312}), "48 programs; with 49 the p90 slowdown is 1.5003"},
-		{solved(SolvePrograms, 48, map[int]float64{48: 1.47, 49: 0}), "48 programs; with 49 12 requests were lost"},
+		{solved(SolvePrograms, 48, map[int]float64{48: 1.47, 49: 0}), "48 programs; with 49 some requests are lost (12)"},
 		{solved(SolvePrograms, 1, map[int]float64{1: 1, 2: 2}), "1 program; with 2 the p90 slowdown is 2"},
 		{solved(SolvePrograms, 0, map[int]float64{1: 1.8}), "not even 1 program: the p90 slowdown is 1.80"},
 		{solved(SolvePrograms, 8, map[int]float64{1: 1, 8: 1.4}), "8 programs or more: no larger number was tried"},

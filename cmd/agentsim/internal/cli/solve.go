@@ -185,7 +185,7 @@ func (b *batch) tryNumber(ctx context.Context, s *solve, n int) ([]*report.Run, 
 	for i, c := range s.cells {
 		plan, err := s.plan(c, n)
 		if err != nil {
-			return nil, 0, fmt.Errorf("with %d %s: %w", n, s.solution.Of, err)
+			return nil, 0, fmt.Errorf("--solve %s, trying %d: %w", s.solution.Of, n, err)
 		}
 		times, err := c.alone()
 		if err != nil {
