@@ -205,8 +205,12 @@ func (m *Memory) demoted(now time.Duration, r *rank) {
 			for at := s.From; at < s.To; {
 				path := []trace.Span{s}
 				if to := store.Find(path, at, s.To); to > at {
-					n, _ := r.engine.Drop(now, trace.Span{Key: s.Key, From: at, To: to})
+					there := trace.Span{Key: s.Key, From: at, To: to}
+					n, left := r.engine.Drop(now, there)
 					dropped += n
+					if left > 0 && r.saving() { // what lies behind them is being written, which holds them
+						rest = append(rest, there)
+					}
 					at = to
 					continue
 				}
@@ -231,6 +235,11 @@ func (m *Memory) demoted(now time.Duration, r *rank) {
 	}
 	clear(r.demotions[len(waiting):])
 	r.demotions = waiting
+}
+
+// saving tells that blocks of the GPUs are being written.
+func (r *rank) saving() bool {
+	return slices.ContainsFunc(r.saves, func(s *save) bool { return s.held != nil })
 }
 
 // Drop forgets blocks of a rank that nobody reads, on its GPUs and in its own tiers, and returns how many GPU blocks it
