@@ -69,6 +69,9 @@ func (r *run) checkRequests() error {
 		if q.Status == report.Unfinished && r.inFlight == 0 {
 			return fmt.Errorf("%w: request %d has not ended", errConservation, q.Turn)
 		}
+		if q.Brought+q.Prefetched > max(q.Hit, 0) || q.Brought < 0 {
+			return fmt.Errorf("%w: request %d found %d tokens cached, but %d were fetched and %d prefetched", errConservation, q.Turn, q.Hit, q.Brought, q.Prefetched)
+		}
 		if q.Status == report.Completed && q.Preemptions == 0 && q.Hit+q.Computed != q.Input {
 			return fmt.Errorf("%w: request %d found %d and computed %d of %d prompt tokens", errConservation, q.Turn, q.Hit, q.Computed, q.Input)
 		}

@@ -210,7 +210,7 @@ func (r *run) retain(l *live) {
 }
 
 func (r *run) copyCounts(l *live, rec *report.Request) {
-	rec.Hit, rec.Computed = l.Hit, l.Computed
+	rec.Hit, rec.Brought, rec.Computed = l.Hit, l.Brought, l.Computed
 	rec.ReadmitHit, rec.Readmit, rec.Preemptions = l.ReadmitHit, l.Readmit, l.Preemptions
 	rec.RecomputedEviction, rec.RecomputedPreemption, rec.RecomputedMigration =
 		l.Recomputed.Eviction, l.Recomputed.Preemption, l.Recomputed.Migration

@@ -54,8 +54,9 @@ type stay struct {
 	demotion *memory.Demotion
 	pinned   time.Duration // until
 	// What the last action by has brought should let the next request find the first ready blocks.
-	by    kvAction
-	ready int32
+	by      kvAction
+	ready   int32
+	brought int32 // of the ready ones, by a prefetch
 	// A prefetch was asked for, tries times before.
 	asked bool
 	tries int
@@ -223,6 +224,8 @@ func (k *keeper) admitted(l *live) {
 	}
 	if int(l.worker) != s.worker || l.Hit-l.Brought < min(s.ready*k.size(), l.Input-k.size()) {
 		k.outcomes[s.by].Wasted++
+	} else {
+		k.r.requests[l.record].Prefetched = min(s.brought*k.size(), l.Hit-l.Brought)
 	}
 	s.ready = 0
 }
@@ -420,7 +423,7 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 		default:
 			out.count(n, s.blocks-cached)
 			if n > 0 {
-				s.by, s.ready = doPrefetch, cached+n
+				s.by, s.ready, s.brought = doPrefetch, cached+n, n
 			}
 		}
 	})
@@ -482,7 +485,7 @@ func (k *keeper) speculate(s *stay) {
 	l.seq, l.gone, l.background = 0, true, true
 	l.worker = int32(s.worker)
 	k.outcomes[doSpeculate].count(known-cached, known-cached)
-	s.by, s.ready = doSpeculate, known
+	s.by, s.ready, s.brought = doSpeculate, known, 0
 	e.Enqueue(k.r.now, &l.Request)
 	k.r.touch(s.worker, k.r.now)
 }

@@ -75,6 +75,9 @@ func record(w *trace.Workload, h *hasher, q *report.Request) *trace.Record {
 			ComputedTokens: known(q.Computed), ArrivalNs: nanos(q.Arrival), AdmittedNs: nanos(q.Admitted),
 			FirstTokenNs: nanos(q.FirstToken), EndNs: nanos(q.End), Preemptions: int64(q.Preemptions), Inferred: t.Inferred.Names()},
 	}
+	if q.Brought > 0 {
+		req.Agentsim.BroughtTokens = count(q.Brought)
+	}
 	for _, f := range []struct {
 		from time.Duration
 		to   **int64

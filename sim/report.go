@@ -86,6 +86,7 @@ func (r *Result) workers() []report.Worker {
 		if blockSeconds > 0 {
 			workers[i].MeanUtilization = report.Known(s.Occupancy.Used / blockSeconds)
 		}
+		workers[i].Links = r.linksOf(i)
 	}
 	return workers
 }
@@ -125,6 +126,7 @@ func (r *Result) kv() report.KV {
 	if r.Held != nil {
 		kv.HeldGiBS, kv.Holders = r.held(gibPerBlock)
 	}
+	kv.Tiering = r.tiering()
 	perBlock := float64(p.Engine.BlockSize)
 	kv.SpaceTime = report.NewSpaceTime(o.Time.Seconds()*blocks*perBlock, o.Decode()*perBlock, o.Prefill*perBlock, o.Recompute*perBlock,
 		(o.Cached+o.Pinned)*perBlock)
@@ -221,6 +223,7 @@ func (r *Result) approximations() []string {
 		a = append(a, fmt.Sprintf("two prompts that part within a block of the trace count as parting where it begins: up to %d more prompt tokens (%.1f%%) may be shared",
 			forks, 100*share))
 	}
+	a = append(a, r.Plan.kvApproximations()...)
 	if r.Plan.lockstep() {
 		a = append(a, "data-parallel ranks step together at the pace of the slowest, without padding the smaller batches")
 	}

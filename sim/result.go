@@ -18,6 +18,8 @@ type Result struct {
 	Gaps     *report.Gaps
 	// Engines is what each engine did in Window, from and to the end of the step in flight at its borders.
 	Engines []engine.Stats
+	// KVUse is what was done with KV below the GPUs in Window; nil where there are neither tiers nor a policy that moves any.
+	KVUse *KVUse
 	// Window is the measured part, zero for the whole run; End is when the last event happened.
 	Window report.Window
 	End    time.Duration

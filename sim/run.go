@@ -71,6 +71,7 @@ type run struct {
 	borders []time.Duration
 	passed  []int
 	result  *Result
+	before  *KVUse // when the window began; nil: nothing
 	// stop is when no more calls are sent; 0 for never.
 	stop time.Duration
 }
@@ -220,6 +221,7 @@ func (r *run) loop(ctx context.Context) error {
 		if len(r.borders) > 0 && r.borders[0] == r.now {
 			r.borders = r.borders[1:]
 			r.cutSteps()
+			r.countKV()
 		}
 		for !r.timeouts.empty() && r.timeouts.list[r.timeouts.head].at == r.now {
 			r.giveUp()
@@ -332,7 +334,7 @@ func (r *run) admitted(l *live) {
 		return
 	}
 	rec.Admitted = r.now
-	rec.Hit = l.Hit
+	rec.Hit, rec.Brought = l.Hit, l.Brought
 	if r.continuum != nil {
 		r.continuum.waited(r.now - l.submitted - l.queued)
 	}
@@ -419,6 +421,7 @@ func (r *run) finish() *Result {
 		res.Series = &r.sampler.Series
 	}
 	r.journal.take(r.now)
+	r.closeKV()
 	for i := range r.engines {
 		if r.passed[i] == 1 { // the run ended first
 			r.close(i)

@@ -242,10 +242,12 @@ type Extension struct {
 	// HitTokens were found in the prefix cache at first admission; ComputedTokens were computed, again ones included.
 	HitTokens      *int64 `json:"hit_tokens,omitempty"`
 	ComputedTokens *int64 `json:"computed_tokens,omitempty"`
-	ArrivalNs      *int64 `json:"arrival_ns,omitempty"`
-	AdmittedNs     *int64 `json:"admitted_ns,omitempty"`
-	FirstTokenNs   *int64 `json:"first_token_ns,omitempty"`
-	EndNs          *int64 `json:"end_ns,omitempty"`
+	// BroughtTokens are those of HitTokens that the call waited for until they came from below the GPUs.
+	BroughtTokens *int64 `json:"brought_tokens,omitempty"`
+	ArrivalNs     *int64 `json:"arrival_ns,omitempty"`
+	AdmittedNs    *int64 `json:"admitted_ns,omitempty"`
+	FirstTokenNs  *int64 `json:"first_token_ns,omitempty"`
+	EndNs         *int64 `json:"end_ns,omitempty"`
 	// PlannedNs is when a replay should have sent the call by the recording, ReadyNs when what it waited for let it go, DueNs
 	// the later of both. It was sent at ArrivalNs.
 	PlannedNs   *int64 `json:"planned_ns,omitempty"`

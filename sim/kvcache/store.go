@@ -22,6 +22,7 @@ type Store struct {
 	fresh    int // places that hold nothing
 	kept     int // free blocks
 	coming   int // blocks on their way
+	peak     int // most blocks used
 	evicted  []trace.Span
 }
 
@@ -38,6 +39,12 @@ func (s *Store) Capacity() int { return s.capacity }
 
 // Used is the number of blocks that are here or on their way.
 func (s *Store) Used() int { return s.capacity - s.fresh }
+
+// Peak is the most blocks that were here or on their way at a time, since RestartPeak.
+func (s *Store) Peak() int { return s.peak }
+
+// RestartPeak lets Peak count from now on.
+func (s *Store) RestartPeak() { s.peak = s.Used() }
 
 // Len is the number of blocks that are here.
 func (s *Store) Len() int { return s.Used() - s.coming }
@@ -108,6 +115,7 @@ func (s *Store) Expect(span trace.Span) (taken int32) {
 	}
 	s.fresh -= int(taken)
 	s.coming += int(taken)
+	s.peak = max(s.peak, s.Used())
 	n := s.shelf.node(span.Key) // an eviction may have removed it
 	i := 0
 	for i < len(n.runs) && n.runs[i].from < to {

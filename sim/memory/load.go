@@ -157,6 +157,7 @@ func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause)
 	blocks := x.to - x.from
 	arrived := func(now time.Duration) {
 		m.Stats.Read[x.level] += int64(blocks) * int64(m.BlockSize)
+		m.Stats.Loads[x.level]++
 		if l.open--; l.open == 0 {
 			m.landed(now, r, l, l.tokens)
 		}

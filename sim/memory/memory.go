@@ -76,7 +76,7 @@ type Memory struct {
 
 	net           link.Network
 	ranks         []*rank
-	links         []link.ID
+	links         []wire
 	moving        map[link.Transfer]*moving
 	last          map[uint64]int // by session: the rank on which it ran last
 	touched, told []int          // for Touched
@@ -104,6 +104,7 @@ type tier struct {
 	store       *kvcache.Store
 	read, write []link.ID
 	latency     time.Duration
+	peak        int // of stores before this one, in blocks
 }
 
 // moving is a transfer under way, and what its end brings about.
@@ -118,7 +119,7 @@ type moving struct {
 func New(o Options, engines []*engine.Engine) (*Memory, error) {
 	m := &Memory{Options: o, moving: map[link.Transfer]*moving{}, last: map[uint64]int{}}
 	m.Chunk = max(1, m.Chunk)
-	remote, err := m.newTier(Remote, "", o.Remote)
+	remote, err := m.newTier(Remote, shared, o.Remote)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,6 @@ func New(o Options, engines []*engine.Engine) (*Memory, error) {
 
 // connect makes the links and the tiers of a rank. The remote tier is everybody's.
 func (m *Memory) connect(r *rank, remote *tier) error {
-	name := fmt.Sprintf("worker %d ", r.number)
 	for _, l := range []struct {
 		id   *link.ID
 		name string
@@ -150,15 +150,15 @@ func (m *Memory) connect(r *rank, remote *tier) error {
 		{&r.in, "network in", m.Network}, {&r.out, "network out", m.Network},
 		{&r.nearIn, "node in", m.Near}, {&r.nearOut, "node out", m.Near}} {
 		var err error
-		if *l.id, err = m.newLink(name+l.name, l.rate); err != nil {
+		if *l.id, err = m.newLink(r.number, l.name, l.rate); err != nil {
 			return err
 		}
 	}
-	host, err := m.newTier(Host, name, Tier{Blocks: m.Host.Blocks, Latency: m.Host.Latency})
+	host, err := m.newTier(Host, r.number, Tier{Blocks: m.Host.Blocks, Latency: m.Host.Latency})
 	if err != nil {
 		return err
 	}
-	disk, err := m.newTier(Disk, name, m.Disk)
+	disk, err := m.newTier(Disk, r.number, m.Disk)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (m *Memory) connect(r *rank, remote *tier) error {
 }
 
 // newTier makes a store, and where the tier has rates of its own the links to it; nil where there are no blocks.
-func (m *Memory) newTier(level Level, name string, t Tier) (*tier, error) {
+func (m *Memory) newTier(level Level, rank int, t Tier) (*tier, error) {
 	if t.Blocks == 0 {
 		return nil, nil
 	}
@@ -185,11 +185,11 @@ func (m *Memory) newTier(level Level, name string, t Tier) (*tier, error) {
 	}
 	out := &tier{level: level, store: store, latency: t.Latency}
 	if t.Read > 0 {
-		read, err := m.newLink(name+level.String()+" reads", t.Read)
+		read, err := m.newLink(rank, level.String()+" reads", t.Read)
 		if err != nil {
 			return nil, err
 		}
-		write, err := m.newLink(name+level.String()+" writes", t.Write)
+		write, err := m.newLink(rank, level.String()+" writes", t.Write)
 		if err != nil {
 			return nil, err
 		}
@@ -198,9 +198,13 @@ func (m *Memory) newTier(level Level, name string, t Tier) (*tier, error) {
 	return out, nil
 }
 
-func (m *Memory) newLink(name string, rate float64) (link.ID, error) {
+func (m *Memory) newLink(rank int, kind string, rate float64) (link.ID, error) {
+	name := kind
+	if rank != shared {
+		name = fmt.Sprintf("worker %d %s", rank, kind)
+	}
 	id, err := m.net.Add(name, rate)
-	m.links = append(m.links, id)
+	m.links = append(m.links, wire{rank, kind, id})
 	return id, err
 }
 
@@ -260,12 +264,3 @@ func (m *Memory) Inherit(session, from uint64) {
 
 // Forget forgets a session that has ended.
 func (m *Memory) Forget(session uint64) { delete(m.last, session) }
-
-// Links returns what the links have done so far.
-func (m *Memory) Links() []link.Stats {
-	all := make([]link.Stats, len(m.links))
-	for i, id := range m.links {
-		all[i] = m.net.Link(id)
-	}
-	return all
-}

@@ -281,6 +281,7 @@ func (m *Memory) Lose(now time.Duration, rank int) {
 	}
 	for i := range r.tiers {
 		if t := &r.tiers[i]; t.level != Remote {
+			t.peak = max(t.peak, t.store.Peak())
 			t.store, _ = kvcache.NewStore(t.store.Capacity()) // which was valid before
 		}
 	}

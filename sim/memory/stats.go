@@ -47,8 +47,8 @@ type Moves struct {
 // Stats sums up what a memory has done.
 type Stats struct {
 	Moves [Causes]Moves
-	// Read is the tokens that came to GPUs from elsewhere, by where they were.
-	Read [Levels]int64
+	// Read is the tokens that came to GPUs from elsewhere, by where they were, in so many Loads.
+	Read, Loads [Levels]int64
 	// Failed counts loads that came to nothing, Cancelled those whose request went away.
 	Failed, Cancelled int64
 }

@@ -54,7 +54,7 @@ func dynamoRequest() rule {
 			"choices":    list(object(fields{"choice_index": number, "finish_reason": finish, "backend_finish_reason": backend})),
 		}),
 		"agentsim": object(fields{
-			"copy": number, "turn": number, "worker": number, "hit_tokens": number, "computed_tokens": number,
+			"copy": number, "turn": number, "worker": number, "hit_tokens": number, "computed_tokens": number, "brought_tokens": number,
 			"arrival_ns": number, "admitted_ns": number, "first_token_ns": number, "end_ns": number,
 			"planned_ns": number, "ready_ns": number, "due_ns": number, "held_ns": number, "waited_ns": number, "tool_ns": number, "human_ns": number, "preemptions": number, "reasoning_tokens": number,
 			"response_id": id, "http_status": number, "token_gaps_us": list(number), "completion_sequence_hashes": hashes,

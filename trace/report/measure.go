@@ -230,6 +230,7 @@ func fairness(slowdowns []float64) Figure {
 
 // fillReuse sets the KV figures and the preemptions that follow from the window's requests.
 func fillReuse(run *Run, requests []Request, window Window) {
+	var brought, prefetched int64
 	var prompts, hits, warm, computed, readmitHits, readmits, preemptions int64
 	var eviction, preemption, migration int64
 	var counted, unknown, engine int64
@@ -248,6 +249,8 @@ func fillReuse(run *Run, requests []Request, window Window) {
 			prompts += int64(r.Input)
 			hits += int64(r.Hit)
 			warm += int64(r.Warm)
+			brought += int64(r.Brought)
+			prefetched += int64(r.Prefetched)
 		}
 		// What happened inside the engine is known only to those who saw the admission.
 		if r.Admitted >= 0 && r.Computed >= 0 {
@@ -265,6 +268,9 @@ func fillReuse(run *Run, requests []Request, window Window) {
 	if counted > 0 {
 		kv.PromptTokens, kv.HitTokens, kv.WarmTokens = Known(prompts), Known(hits), Known(warm)
 		kv.HitRate = ratio(float64(hits), float64(prompts))
+	}
+	if kv.Tiers != nil {
+		kv.FetchedTokens, kv.PrefetchedTokens = Known(brought), Known(prefetched)
 	}
 	if engine > 0 {
 		kv.ComputedTokens = Known(computed)

@@ -230,6 +230,7 @@ type KV struct {
 	// those that ended early because running requests needed the room. Absent where no engine pins.
 	Pins    Figure `json:"pins,omitzero"`
 	CutPins Figure `json:"cut_pins,omitzero"`
+	Tiering
 	// OutputBlocks counts blocks of generated tokens by how their identity in later prompts is told.
 	OutputBlocks *OutputBlocks `json:"output_blocks,omitempty"`
 }
@@ -345,6 +346,8 @@ type Worker struct {
 	EvictedBlocks   Figure `json:"evicted_blocks,omitzero"`
 	PeakUtilization Figure `json:"peak_utilization,omitzero"`
 	MeanUtilization Figure `json:"mean_utilization,omitzero"`
+	// Links are its own, where anything moved over them.
+	Links []Link `json:"links,omitempty"`
 }
 
 // Write writes an indented report.json. The same report gives the same bytes.

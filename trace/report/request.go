@@ -44,6 +44,9 @@ type Request struct {
 	// Hit is the prompt tokens found in the prefix cache at first admission; Warm is the part of Hit that was made
 	// resident because the session began before the capture.
 	Hit, Warm int32
+	// Brought is the part of Hit that it waited for until it came from below the GPUs, Prefetched the part that had come from
+	// there before it arrived.
+	Brought, Prefetched int32
 	// Computed is the prompt tokens computed, including those computed again after preemptions.
 	Computed int32
 	// ReadmitHit and Readmit are the hit and total tokens of re-admissions after preemption.
