@@ -3,8 +3,6 @@ package sim
 import (
 	"math"
 	"time"
-
-	"github.com/agentsim/agentsim/models"
 )
 
 // continuum decides how long a session's KV blocks stay pinned while its tool runs, after Continuum (arXiv 2511.02230):
@@ -45,9 +43,7 @@ func (c *continuum) lease(name string, tokens int32) time.Duration {
 		}
 		return 0
 	}
-	n := int64(tokens)
-	prefill := c.plan.Cost.Base(models.Batch{Prefills: 1, PrefillTokens: int(n), PrefillPairs: n * n, PrefillContext: n})
-	benefit := (prefill.Duration() + c.queued).Seconds()
+	benefit := (c.plan.prefillTime(0, tokens) + c.queued).Seconds()
 	share := float64(tokens) / float64(c.plan.Blocks*c.plan.Engine.BlockSize)
 	return c.tools.of(name).best(benefit, share)
 }

@@ -30,7 +30,7 @@ type KV struct {
 	Chunk   int    `yaml:"chunk"`
 	Decoded string `yaml:"decoded"`
 	// MinFetch is the fewest tokens that are brought back, and Fetch says when: always, or faster, when the transfer
-	// alone is faster than computing them alone.
+	// alone takes less time than the prefill that it spares.
 	MinFetch int    `yaml:"min_fetch"`
 	Fetch    string `yaml:"fetch"`
 	// Policy is what is done when something happens to a session: one of KVPolicies, or several, joined by "+". Rules are
@@ -205,6 +205,9 @@ func (p *Plan) resolveKV() error {
 		return bad("kv.chunk", "%d is no multiple of engine.block_size %d", k.Chunk, p.Engine.BlockSize)
 	}
 	o.Chunk = int32(k.Chunk / p.Engine.BlockSize)
+	if k.Fetch == "faster" {
+		o.Worth = p.worthFetching
+	}
 	nodes := max(1, g.Domain/p.Hardware.Parallelism.GPUs()) * p.Parallelism.Data
 	o.Node = func(rank int) int { return rank / nodes }
 	for _, t := range []struct {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ func (m *Memory) reach(r *rank, q *engine.Request, hits, limit int32) (tokens in
 	}
 	tokens = at * m.BlockSize
 	gain := (at - hits) * m.BlockSize
-	if gain <= 0 || gain < m.MinFetch || m.Worth != nil && !m.Worth(hits*m.BlockSize, tokens, m.took(p.parts)) {
+	if gain <= 0 || gain < m.MinFetch || m.Worth != nil && !m.Worth(hits*m.BlockSize, tokens, q.Input, m.took(r, p.parts)) {
 		return 0, false
 	}
 	p.tokens = tokens
@@ -121,18 +122,28 @@ func (m *Memory) find(r *rank, q *engine.Request, at, limit int32) part {
 	return part{}
 }
 
-// took is how long the parts of a plan take over links that nothing else uses.
-func (m *Memory) took(parts []part) time.Duration {
+// took is how long the parts of a plan take to a rank, one after the other, over links that nothing else uses.
+func (m *Memory) took(r *rank, parts []part) time.Duration {
 	sum := time.Duration(0)
 	for _, x := range parts {
-		bytes := float64(x.to-x.from) * float64(m.BlockBytes)
-		rate := m.Host.Read
-		if x.level == Peer {
-			rate = m.Network
-		} else if x.tier.read != nil {
-			rate = 1 / (1/rate + 1/m.net.Link(x.tier.read[len(x.tier.read)-1]).Rate)
+		over := func(latency time.Duration, rate float64) {
+			sum += latency + time.Duration(float64(x.to-x.from)*float64(m.BlockBytes)/rate*1e9)
 		}
-		sum += time.Duration(bytes / rate * 1e9)
+		switch {
+		case x.level == Peer && x.tier == nil && m.Node(x.peer.number) == m.Node(r.number):
+			over(m.Latency, m.Near)
+		case x.level == Peer:
+			over(m.Latency, m.Network)
+		case x.tier.read == nil:
+			over(x.tier.latency, m.Host.Read)
+		default:
+			slowest := math.Inf(1)
+			for _, id := range x.tier.read {
+				slowest = min(slowest, m.net.Link(id).Rate)
+			}
+			over(x.tier.latency, slowest)
+			over(m.Host.Latency, m.Host.Read)
+		}
 	}
 	return sum
 }

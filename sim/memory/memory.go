@@ -65,8 +65,8 @@ type Options struct {
 	MinFetch int32
 	// FromPeers brings blocks from the rank on which a session ran last.
 	FromPeers bool
-	// Worth, when set, tells whether it pays to bring tokens [from, to) in the given time.
-	Worth func(from, to int32, took time.Duration) bool
+	// Worth, when set, tells whether it pays to bring tokens [from, to) of a prompt in the given time.
+	Worth func(from, to, prompt int32, took time.Duration) bool
 }
 
 // Memory is the memory of a deployment at work. It is not safe for concurrent use.
