@@ -182,7 +182,9 @@ func (r *run) complete(l *live, end time.Duration) {
 	r.retain(l)
 	r.keeper.completed(l)
 	if r.memory != nil {
-		r.memory.Computed(r.now, int(l.worker), l.Path, l.Input+max(l.Output-1, 0), l.Input)
+		computed := l.Input + max(l.Output-1, 0)
+		r.memory.Used(int(l.worker), l.Path, computed)
+		r.memory.Computed(r.now, int(l.worker), l.Path, computed, l.Input)
 	}
 	r.end(l, true)
 	r.callEnded(inst, call, end)

@@ -24,13 +24,15 @@ type KV struct {
 	// Offload says what is written to the first tier, and when: through, what a request has computed; back, what the GPU
 	// evicts; or demand, what a policy demotes.
 	Offload string `yaml:"offload"`
-	// MinUses is how many requests must have had a block before it is written, Chunk how many tokens are written and found
-	// together, Decoded ("true" or "false") whether what was generated is written too.
-	MinUses int    `yaml:"min_uses"`
-	Chunk   int    `yaml:"chunk"`
-	Decoded string `yaml:"decoded"`
-	// MinFetch is the fewest tokens that are brought back, and Fetch says when: always, or faster, when the transfer
-	// alone takes less time than the prefill that it spares.
+	// MinUses is how many requests must have had a block before it is written to the first tier, SpillUses before it is
+	// written to those below, Chunk how many tokens are written and found together, Decoded ("true" or "false") whether
+	// what was generated is written too.
+	MinUses   int    `yaml:"min_uses"`
+	SpillUses int    `yaml:"spill_uses"`
+	Chunk     int    `yaml:"chunk"`
+	Decoded   string `yaml:"decoded"`
+	// MinFetch is the fewest tokens that are brought back from below the host's memory, and Fetch says when anything is:
+	// always, or faster, when the transfer alone takes less time than the prefill that it spares.
 	MinFetch int    `yaml:"min_fetch"`
 	Fetch    string `yaml:"fetch"`
 	// Policy is what is done when something happens to a session: one of KVPolicies, or several, joined by "+". Rules are
@@ -54,23 +56,35 @@ type KVTier struct {
 // none tells whether there is no such tier.
 func (t *KVTier) none() bool { return t.Capacity == "" || t.Capacity == "0" || t.Capacity == "0B" }
 
-// hostEfficiency is the share of the host link's rate that copies reach: 54 of 64 GB/s, measured from host to device on
-// an H20 under vLLM 0.18 (dynamo's offloading study, perf-model's OFF1).
+// hostEfficiency is the share of the host link's rate that copies reach: 54 of 64 GB/s from host to device, on an H20 under
+// vLLM 0.18.1. The one source is a note in a commit of gahow/agentic-kvc, by a third party and not verified: there a hit in
+// host memory took 57 ms for 1k tokens and 272 ms for 64k.
 const hostEfficiency = 54.0 / 64
 
-// kvPresets are the rules of software, by name. Rates of drives are those of NVMe of the fourth generation (BLIS's device
-// classes: 7.0 and 5.0 GB/s, 80 us), of the remote tier those of its object store (1 GB/s, 30 ms).
+// kvPresets are the rules of software, by name. All of them evict what was used least lately, by default or always. What is
+// copied moves while the GPU computes, though LMCache by default waits for it in the step (enable_async_loading false).
+// Rates of drives are those of NVMe of the fourth generation (inference-sim/inference-sim at f90a1e3a, its device classes:
+// 7.0 and 5.0 GB/s, 80 us), of the remote tier those of an object store (1 GB/s, 30 ms).
 var kvPresets = map[string]KV{
-	"": {Offload: "through", MinUses: 1, Decoded: "true", Fetch: "always"},
-	// vLLM's own: vllm/v1/kv_offload, OffloadingConnector.
-	"vllm": {Offload: "through", MinUses: 1, Decoded: "true", Fetch: "always"},
-	// LMCache: chunk_size 256, save_decode_cache false, only whole chunks.
-	"lmcache": {Offload: "through", MinUses: 1, Chunk: 256, Decoded: "false", Fetch: "always"},
-	// SGLang's HiCache: hicache_ratio 2, write_through, a prefetch threshold of 256 tokens.
-	"hicache": {Host: KVTier{Capacity: "x2"}, Offload: "through", MinUses: 1, Decoded: "true", MinFetch: 256, Fetch: "always"},
-	// Dynamo's KV block manager: write-through with a filter by frequency, whose first threshold is 2.
-	"kvbm": {Offload: "through", MinUses: 2, Decoded: "true", Fetch: "always"},
+	"": {Offload: "through", Decoded: "true"},
+	// vLLM's OffloadingConnector (vllm/v1/kv_offload, docs/features/kv_offloading_usage.md): block_size that of the GPU's
+	// blocks, store_threshold 0, eviction_policy lru (or arc, which is not simulated). What was generated: see decodes.
+	"vllm": {Offload: "through"},
+	// LMCache (lmcache/v1/config.py at 000620e3): chunk_size 256, save_unfull_chunk and save_decode_cache false,
+	// min_retrieve_tokens 0, cache_policy LRU.
+	"lmcache": {Offload: "through", Chunk: 256, Decoded: "false"},
+	// SGLang's HiCache (sglang/srt/server_args.py, mem_cache/hiradix_cache.py and managers/cache_controller.py): hicache_ratio
+	// 2, hicache_write_policy write_through, which writes at the first use and write_through_selective at the second
+	// (kv.min_uses 2); from storage no fewer than prefetch_threshold 256 tokens, from the host 10, less than a block here.
+	"hicache": {Host: KVTier{Capacity: "x2"}, Offload: "through", Decoded: "true", MinFetch: 256},
+	// Dynamo's KV block manager (ai-dynamo/dynamo, lib/bindings/kvbm/src/block_manager.rs): all goes to the host, to the drive
+	// only what has a frequency of 2, which doubles with each use from 1 on (that it falls by 1 every 600 s is left out).
+	"kvbm": {Offload: "through", SpillUses: 2, Decoded: "true"},
 }
+
+// decodes is whether vLLM's connector writes what was generated: not since PR 43797 of May 2026 (offload_prompt_only true),
+// which is taken to have come with 0.23.
+func (e *Engine) decodes() string { return strconv.FormatBool(!e.atLeast(23)) }
 
 // KVPresets are the names of the presets.
 func KVPresets() []string { return []string{"vllm", "lmcache", "hicache", "kvbm"} }
@@ -83,11 +97,12 @@ func (d *Deployment) fillKV() error {
 	}
 	k := &d.KV
 	k.Offload = cmp.Or(k.Offload, of.Offload)
-	k.MinUses = cmp.Or(k.MinUses, of.MinUses)
+	k.MinUses = cmp.Or(k.MinUses, of.MinUses, 1)
+	k.SpillUses = cmp.Or(k.SpillUses, of.SpillUses, 1)
 	k.Chunk = cmp.Or(k.Chunk, of.Chunk)
-	k.Decoded = cmp.Or(k.Decoded, of.Decoded)
+	k.Decoded = cmp.Or(k.Decoded, of.Decoded, d.Engine.decodes())
 	k.MinFetch = cmp.Or(k.MinFetch, of.MinFetch)
-	k.Fetch = cmp.Or(k.Fetch, of.Fetch)
+	k.Fetch = cmp.Or(k.Fetch, "always")
 	k.Policy = cmp.Or(k.Policy, "lru")
 	k.Tools = cmp.Or(k.Tools, "learnt")
 	k.Host.Capacity = cmp.Or(k.Host.Capacity, of.Host.Capacity)
@@ -124,7 +139,7 @@ func (d *Deployment) checkKV() error {
 	for _, r := range []struct {
 		key    string
 		v, max int
-	}{{"kv.min_uses", k.MinUses, 1 << 20}, {"kv.chunk", k.Chunk, 1 << 20}, {"kv.min_fetch", k.MinFetch, 1 << 28}} {
+	}{{"kv.min_uses", k.MinUses, 1 << 20}, {"kv.spill_uses", k.SpillUses, 1 << 20}, {"kv.chunk", k.Chunk, 1 << 20}, {"kv.min_fetch", k.MinFetch, 1 << 28}} {
 		if r.v < 0 || r.v > r.max {
 			return bad(r.key, "%d is out of range, want 0 to %d", r.v, r.max)
 		}
@@ -199,7 +214,7 @@ func (p *Plan) resolveKV() error {
 	g := p.Hardware.GPU
 	o := &memory.Options{BlockSize: int32(p.Engine.BlockSize), BlockBytes: int64(math.Round(p.blockBytes())),
 		Network: gpus * g.NodeLinkGBs * 1e9, Near: gpus * g.LinkGBs * 1e9, Latency: 10 * time.Microsecond,
-		MinUses: int32(k.MinUses), Decoded: k.Decoded == "true", MinFetch: int32(k.MinFetch), FromPeers: rules.any(doFetch),
+		MinUses: int32(k.MinUses), SpillUses: int32(k.SpillUses), Decoded: k.Decoded == "true", MinFetch: int32(k.MinFetch), FromPeers: rules.any(doFetch),
 		Writing: map[string]memory.Writing{"through": memory.Through, "back": memory.Back, "demand": memory.OnDemand}[k.Offload]}
 	if k.Chunk%p.Engine.BlockSize != 0 {
 		return bad("kv.chunk", "%d is no multiple of engine.block_size %d", k.Chunk, p.Engine.BlockSize)

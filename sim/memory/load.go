@@ -51,7 +51,7 @@ func (m *Memory) reach(r *rank, q *engine.Request, hits, limit int32) (tokens in
 	at := hits
 	for at < limit {
 		x := m.find(r, q, at, limit)
-		if x.to <= at {
+		if x.to <= at || (x.level == Disk || x.level == Remote) && (x.to-at)*m.BlockSize < m.MinFetch {
 			break
 		}
 		p.parts = append(p.parts, x)
@@ -68,7 +68,7 @@ func (m *Memory) reach(r *rank, q *engine.Request, hits, limit int32) (tokens in
 	}
 	tokens = at * m.BlockSize
 	gain := (at - hits) * m.BlockSize
-	if gain <= 0 || gain < m.MinFetch || m.Worth != nil && !m.Worth(hits*m.BlockSize, tokens, q.Input, m.took(r, p.parts)) {
+	if gain <= 0 || m.Worth != nil && !m.Worth(hits*m.BlockSize, tokens, q.Input, m.took(r, p.parts)) {
 		return 0, false
 	}
 	p.tokens = tokens

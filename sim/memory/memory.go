@@ -55,13 +55,14 @@ type Options struct {
 	Node          func(rank int) int
 
 	Writing Writing
-	// MinUses is how many requests must have had a block before it is written (Through).
-	MinUses int32
+	// MinUses is how many requests must have had a block before it is written to the first tier, SpillUses before it is
+	// written to those below (Through).
+	MinUses, SpillUses int32
 	// Decoded writes what was generated, and not just prompts (Through).
 	Decoded bool
 	// Chunk is how many blocks are written and found together, counted from the start of a prompt.
 	Chunk int32
-	// MinFetch is the fewest tokens that are brought.
+	// MinFetch is the fewest tokens that are brought from a tier below host memory.
 	MinFetch int32
 	// FromPeers brings blocks from the rank on which a session ran last.
 	FromPeers bool
@@ -91,8 +92,8 @@ type rank struct {
 	in, out         link.ID // from and to other nodes
 	nearIn, nearOut link.ID // from and to other ranks of the node
 	loads           []*load
-	plan            plan // of the request that Reach was asked for last
-	uses            map[trace.Key]int32
+	plan            plan                // of the request that Reach was asked for last
+	uses            map[trace.Key]int32 // by node: the requests that have had it, if that matters
 	demotions       []*Demotion
 	saves           []*save
 	gone            bool // its worker is lost
@@ -124,7 +125,7 @@ func New(o Options, engines []*engine.Engine) (*Memory, error) {
 		return nil, err
 	}
 	for i, e := range engines {
-		r := &rank{number: i, engine: e}
+		r := &rank{number: i, engine: e, uses: map[trace.Key]int32{}}
 		m.ranks = append(m.ranks, r)
 		if err := m.connect(r, remote); err != nil {
 			return nil, err

@@ -13,36 +13,56 @@ import (
 // tiers.
 func (m *Memory) Computed(now time.Duration, rank int, path []trace.Span, tokens, prompt int32) {
 	r := m.ranks[rank]
-	if m.Writing != Through || len(r.tiers) == 0 {
+	if m.Writing != Through || len(r.tiers) == 0 || r.gone {
 		return
 	}
 	if !m.Decoded {
 		tokens = min(tokens, prompt)
 	}
 	blocks := tokens / m.BlockSize
-	m.save(now, r, path, m.used(r, path, blocks), Offload)
+	m.save(now, r, path, r.used(path, blocks, m.MinUses), Offload)
+	if m.SpillUses > 1 {
+		m.spill(now, r, 0, r.here(path, r.used(path, blocks, m.SpillUses)))
+	}
 }
 
-// used counts a use of the first blocks of a path and returns how many of them have been used often enough to be written.
-func (m *Memory) used(r *rank, path []trace.Span, blocks int32) int32 {
-	if m.MinUses <= 1 {
-		return blocks
+// Used notes that a request has had the first tokens of a path on a rank. Computed follows.
+func (m *Memory) Used(rank int, path []trace.Span, tokens int32) {
+	if m.MinUses <= 1 && m.SpillUses <= 1 {
+		return
 	}
-	if r.uses == nil {
-		r.uses = map[trace.Key]int32{}
+	r, blocks := m.ranks[rank], tokens/m.BlockSize
+	for i := range path {
+		if path[i].From < blocks {
+			r.uses[path[i].Key]++
+		}
 	}
+}
+
+// used is how many of the first blocks of a path so many requests have had.
+func (r *rank) used(path []trace.Span, blocks, requests int32) int32 {
 	enough := int32(0)
 	for i := range path {
 		s := &path[i]
-		if s.From >= blocks {
+		if requests > 1 && r.uses[s.Key] < requests || s.From >= blocks {
 			break
 		}
-		r.uses[s.Key]++
-		if r.uses[s.Key] >= m.MinUses && s.From == enough {
-			enough = min(s.To, blocks)
-		}
+		enough = min(s.To, blocks)
 	}
 	return enough
+}
+
+// here is the spans of the first blocks of a path, as far as the first tier has them.
+func (r *rank) here(path []trace.Span, blocks int32) []trace.Span {
+	var spans []trace.Span
+	to := r.tiers[0].store.Find(path, 0, blocks)
+	for _, s := range path {
+		if s.From < to {
+			s.To = min(s.To, to)
+			spans = append(spans, s)
+		}
+	}
+	return spans
 }
 
 // Evicted notes that a rank's GPUs have lost blocks. It returns for how long the step that took their place waits until
@@ -118,7 +138,7 @@ func (m *Memory) write(now time.Duration, r *rank, s *save, c Cause) {
 		m.endSave(now, r, s)
 		s.arrive()
 		m.demoted(now, r)
-		if m.Writing == Through {
+		if m.Writing == Through && m.SpillUses <= 1 {
 			m.spill(now, r, 0, s.spans)
 		}
 	}, append([]link.ID{r.down}, s.tier.write...)...)
@@ -272,6 +292,7 @@ func (m *Memory) Lose(now time.Duration, rank int) {
 		}
 	}
 	r.demotions = nil
+	clear(r.uses)
 	for _, other := range m.ranks {
 		for _, l := range slices.Clone(other.loads) {
 			if other == r || slices.Contains(l.peers, r) {
