@@ -20,6 +20,7 @@ type desk struct {
 	index  int
 	router *router.Router
 	table  *thunderagent.Table // nil: none
+	pinned []int64             // by rank: the tokens that its table was told to do without
 }
 
 // stage is where a request is on its way.
@@ -60,6 +61,7 @@ func (s *service) newDesks(p *Plan, schedulers bool) error {
 				return err
 			}
 			d.table.Observe(s.watch.decisions)
+			d.pinned = make([]int64, p.Ranks)
 		}
 		s.desks = append(s.desks, d)
 	}
@@ -79,17 +81,6 @@ func (s *service) generatedBy(l *live) int32 {
 		return 0
 	}
 	return s.engines[l.worker].GeneratedBy(s.now, &l.Request)
-}
-
-// tableCapacity is what each rank publishes to the program scheduler: nothing with its gates off, and then it lets all go.
-func (p *Plan) tableCapacity() []thunderagent.Capacity {
-	c := make([]thunderagent.Capacity, p.Ranks)
-	for i := range c {
-		if p.Router.ThunderAgent.Gates != "none" {
-			c[i].Tokens = int64(p.Blocks+p.nullBlocks()) * int64(p.Engine.BlockSize)
-		}
-	}
-	return c
 }
 
 // desk returns the frontend of a session.
@@ -256,6 +247,7 @@ func (s *service) tick() {
 			continue
 		}
 		if due, ok := d.table.NextTick(s.now); ok && due == s.now {
+			s.withhold(d)
 			if s.watch.ticks != nil {
 				s.watch.ticks(d.index, s.now, true, d.table)
 			}

@@ -82,8 +82,7 @@ func (s *service) regain(rank int) {
 	for _, d := range s.desks {
 		d.router.Add(rank)
 		if d.table != nil {
-			// The capacity was valid when the run began.
-			_ = d.table.SetWorker(rank, s.plan.tableCapacity()[rank])
+			s.setCapacity(d, rank, 0)
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (r *Result) scheduler() *report.Scheduler {
 	if s.Ticks > 0 {
 		out.Tokens = report.AccountedUsage{AccountedPeak: report.Known(s.UsedPeak), MaxOver: report.Known(s.MaxOver)}
 		for _, c := range r.Plan.tableCapacity() {
-			out.Tokens.Capacity.Value += float64(c.Tokens)
+			out.Tokens.Capacity.Value += float64(r.Plan.scheduler.Budget(c))
 			out.Tokens.Capacity.Known = c.Tokens > 0
 		}
 	}

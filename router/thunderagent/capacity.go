@@ -42,11 +42,16 @@ func (t *Table) SetWorker(w int, c Capacity) error {
 		t.loads = append(t.loads, 0)
 	}
 	to := &t.workers[w]
-	to.alive, to.capacity = true, c.Tokens
-	if t.settings.HostTier && c.Tokens > 0 {
-		to.capacity += c.HostTokens
-	}
+	to.alive, to.capacity = true, t.settings.Budget(c)
 	return nil
+}
+
+// Budget is what of a capacity the programs on a worker may hold, before the thresholds.
+func (s *Settings) Budget(c Capacity) int64 {
+	if s.HostTier && c.Tokens > 0 {
+		return c.Tokens + c.HostTokens
+	}
+	return c.Tokens
 }
 
 // RemoveWorker says that a worker is gone. Its programs lose their assignment; their next request is placed anew,

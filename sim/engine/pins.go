@@ -86,6 +86,16 @@ func (e *Engine) lease(session uint64, rank int64, held *kvcache.Pin, blocks int
 	e.Stats.Pinned++
 }
 
+// Pins calls f for each session that has a pin whose time is not over, with the number of blocks, in no order that means
+// anything.
+func (e *Engine) Pins(now time.Duration, f func(session uint64, blocks int)) {
+	for _, p := range e.pins.leases {
+		if p.until > now { // an idle engine still has the others
+			f(p.session, p.blocks)
+		}
+	}
+}
+
 // Unpin ends a session's pin. It does nothing when there is none.
 func (e *Engine) Unpin(now time.Duration, session uint64) {
 	e.kv.Now = now

@@ -79,7 +79,7 @@ var keyHelp = map[string]string{
 	"router.max_programs":                         "programs that may send requests at a time, the others wait in order of arrival: none, a number, or auto (the best is searched for)",
 	"router.thunderagent.preset":                  "version of the program scheduler: " + strings.Join(thunderagent.Presets(), ", ") + "; empty is the first",
 	"router.thunderagent.gates":                   "on, or none: it holds and pauses nothing",
-	"router.thunderagent.parameters":              "what differs from the preset: {pause_threshold: 0.9, scheduler_interval_seconds: 2}; 'agentsim config --policies' lists them",
+	"router.thunderagent.parameters":              "what differs from the preset: {pause_threshold: 0.9, scheduler_interval_seconds: 2, host_tier: true}, the latter to count kv.host in the budget; 'agentsim config --policies' lists them",
 	"router.unlabelled":                           "share of programs whose requests name no session, so that the program scheduler does not see them",
 	"router.frontends":                            "independent routers; a session stays on one",
 	"load.mode":                                   "recorded, closed, concurrency, poisson, or rollout (all programs begin at once); empty chooses by the trace",
