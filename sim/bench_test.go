@@ -58,6 +58,20 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
+// BenchmarkAccounts simulates the programs of BenchmarkTurns, and the requests of BenchmarkPlain, which leap, without accounts
+// of who holds KV and with them.
+func BenchmarkAccounts(b *testing.B) {
+	for _, kept := range []bool{false, true} {
+		b.Run(fmt.Sprintf("turns/kept=%v", kept), func(b *testing.B) {
+			c, d := shortPrograms(b, 100_000)
+			benchmarkOptions(b, c, d, "turn", Options{Accounts: kept})
+		})
+		b.Run(fmt.Sprintf("plain/kept=%v", kept), func(b *testing.B) {
+			benchmarkPlain(b, Options{Accounts: kept}, func(*Deployment) {})
+		})
+	}
+}
+
 // shortPrograms returns programs of 10 turns and the deployment of BenchmarkTurns.
 func shortPrograms(b *testing.B, turns int) (*trace.Capture, Deployment) {
 	b.Helper()
@@ -85,11 +99,11 @@ func BenchmarkPlain(b *testing.B) {
 			d.Model, d.Workers, d.Parallelism = "qwen3-30b-a3b", 1, Parallelism{Tensor: 1, Pipeline: 1, Data: 4, Expert: 4}
 		}},
 	} {
-		b.Run(variant.name, func(b *testing.B) { benchmarkPlain(b, variant.change) })
+		b.Run(variant.name, func(b *testing.B) { benchmarkPlain(b, Options{}, variant.change) })
 	}
 }
 
-func benchmarkPlain(b *testing.B, change func(*Deployment)) {
+func benchmarkPlain(b *testing.B, o Options, change func(*Deployment)) {
 	c, err := synth.Generate("plain", synth.Options{Programs: 20_000, Seed: 1, Set: []string{"input=512", "output=512", "rate=40"}})
 	if err != nil {
 		b.Fatal(err)
@@ -97,7 +111,7 @@ func benchmarkPlain(b *testing.B, change func(*Deployment)) {
 	d := Default()
 	d.Model, d.Workers, d.Router.Policy, d.Load.Mode = "qwen3-14b", 4, "least-loaded", "recorded"
 	change(&d)
-	benchmarkRun(b, c, d, "request")
+	benchmarkOptions(b, c, d, "request", o)
 }
 
 // BenchmarkMooncake simulates the published conversation trace of 12,031 requests on 8 workers, in blocks of 512.
