@@ -121,8 +121,7 @@ func BenchmarkOpenPlainDynamo(b *testing.B) {
 	benchmarkText(b, text.String(), 50*17, Options{})
 }
 
-// The conversations of BenchmarkOpenPlainWeka that begin with a 1, as rows of other formats with long prompts.
-
+// Rows of long prompts, of sessions that run beside each other.
 func BenchmarkOpenPlainLongMooncake(b *testing.B) { benchmarkWritten(b, FormatMooncake) }
 
 func BenchmarkOpenPlainAgentic(b *testing.B) { benchmarkWritten(b, FormatAgentic) }
@@ -144,6 +143,7 @@ func BenchmarkOpenPlainLongDynamo(b *testing.B) {
 	benchmarkText(b, text.String(), c.Read.Calls, Options{})
 }
 
+// benchmarkWritten reads what Write makes of long prompts.
 func benchmarkWritten(b *testing.B, format string) {
 	c := longPrompts(b)
 	var text strings.Builder
@@ -153,7 +153,7 @@ func benchmarkWritten(b *testing.B, format string) {
 	benchmarkText(b, text.String(), c.Read.Calls, Options{BlockSize: c.BlockSize})
 }
 
-// longPrompts are calls with some 1,500 hashes each.
+// longPrompts are some of the calls that BenchmarkOpenPlainWeka reads, linked.
 func longPrompts(b *testing.B) *trace.Capture {
 	c, err := Open(context.Background(), []string{filepath.Join(sharedTraces(b), "weka", "trace_00*.json.gz")}, Options{})
 	if err == nil {
