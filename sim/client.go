@@ -180,8 +180,7 @@ func (r *run) complete(l *live, end time.Duration) {
 	r.holdContext(l, true)
 	r.journal.completed(l)
 	r.retain(l)
-	r.keeper.completed(l)
-	if r.memory != nil {
+	if dropped := r.keeper.completed(l); r.memory != nil && !dropped {
 		computed := l.Input + max(l.Output-1, 0)
 		r.memory.Used(int(l.worker), l.Path, computed)
 		r.memory.Computed(r.now, int(l.worker), l.Path, computed, l.Input)

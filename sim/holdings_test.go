@@ -42,15 +42,7 @@ func held(t *testing.T, w *trace.Workload, list []Held) map[string]float64 {
 //	260 ms  p's third turn finds its 4 blocks and takes 2, for 10 ms, then it ends with all 6
 //	400 ms  another session takes a block, until 410 ms, when the run ends
 func TestHeldByHand(t *testing.T) {
-	call := []trace.ToolCall{{Name: "bash"}}
-	p := session("p", 100,
-		trace.Turn{Input: 8, Output: 5, End: 30 * ms, ToolCalls: call},
-		trace.Turn{Input: 16, Output: 1, Start: 130 * ms, End: 140 * ms, ToolCalls: call, Trigger: "tool_result"},
-		trace.Turn{Input: 24, Output: 1, Start: 260 * ms, End: 270 * ms, Trigger: "tool_result"})
-	c := session("c", 500, trace.Turn{Input: 8, Output: 1, Start: 150 * ms, End: 160 * ms})
-	c.Parent, c.Turns[0].Hashes[0] = "p", 100
-	q := session("q", 900, trace.Turn{Input: 4, Output: 1, Start: 400 * ms, End: 410 * ms})
-	w := compile(t, p, c, q)
+	w := compile(t, agent()...)
 	res := simulate(t, w, fixed(), Options{Check: true, Accounts: true})
 	want := map[string]float64{
 		"p running": 2*10 + 3*20 + 4*10 + 1*10 + 6*10,
@@ -72,6 +64,19 @@ func TestHeldByHand(t *testing.T) {
 		kv.Holders[1].Program != "q" || kv.Holders[1].HeldGiBS.Total() != kv.Holders[1].HeldGiBS.Running.Value {
 		t.Errorf("%+v held, by %+v", kv.HeldGiBS, kv.Holders)
 	}
+}
+
+// agent is a program of two sessions, p and c, and a session q.
+func agent() []*trace.Session {
+	call := []trace.ToolCall{{Name: "bash"}}
+	p := session("p", 100,
+		trace.Turn{Input: 8, Output: 5, End: 30 * ms, ToolCalls: call},
+		trace.Turn{Input: 16, Output: 1, Start: 130 * ms, End: 140 * ms, ToolCalls: call, Trigger: "tool_result"},
+		trace.Turn{Input: 24, Output: 1, Start: 260 * ms, End: 270 * ms, Trigger: "tool_result"})
+	c := session("c", 500, trace.Turn{Input: 8, Output: 1, Start: 150 * ms, End: 160 * ms})
+	c.Parent, c.Turns[0].Hashes[0] = "p", 100
+	q := session("q", 900, trace.Turn{Input: 4, Output: 1, Start: 400 * ms, End: 410 * ms})
+	return []*trace.Session{p, c, q}
 }
 
 // What a session with 2 idle blocks does from 10 ms on, until its second turn comes at 110 ms: that counts as what takes most

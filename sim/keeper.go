@@ -51,8 +51,9 @@ type stay struct {
 	due     time.Duration // when it is expected back; none: nobody knows
 	number  uint64        // of the stay: timers of another are void
 
-	demotion *memory.Demotion
-	pinned   time.Duration // until
+	leaving *memory.Departure
+	keeps   []trace.Span  // of path: what the next prompt still has
+	pinned  time.Duration // until
 	// What the last action by has brought should let the next request find the first ready blocks.
 	by      kvAction
 	ready   int32
@@ -116,10 +117,10 @@ func (k *keeper) fire() {
 	}
 }
 
-// completed tells of the end of a request, whose KV is cached on its worker.
-func (k *keeper) completed(l *live) {
+// completed tells of the end of a request, whose KV is cached on its worker, and returns whether that is being dropped.
+func (k *keeper) completed(l *live) (dropped bool) {
 	if k == nil {
-		return
+		return false
 	}
 	c := &k.r.w.Calls[l.call]
 	s := k.stays[l.Session]
@@ -141,6 +142,7 @@ func (k *keeper) completed(l *live) {
 		}
 		k.tell(ended, s)
 		k.forget(l.Session)
+		return k.rules.has(ended, doDrop)
 	case calls:
 		s.tool = name
 		k.expect(s)
@@ -148,6 +150,7 @@ func (k *keeper) completed(l *live) {
 	default:
 		k.tell(onTurnEnd, s)
 	}
+	return false
 }
 
 // expect estimates when a session's tool returns, and sets the timer for what is to be done before.
@@ -199,12 +202,14 @@ func (k *keeper) returned(l *live) {
 	}
 	k.tell(onToolReturn, s)
 	if k.r.w.Calls[s.call].Turn.Compaction {
+		s.keeps = l.Path
 		k.tell(onCompaction, s)
+		s.keeps = nil
 	}
 	s.number = 0
-	if s.demotion != nil {
-		k.memory.Stay(s.worker, s.demotion)
-		s.demotion = nil
+	if s.leaving != nil {
+		k.memory.Stay(s.worker, s.leaving)
+		s.leaving = nil
 		k.outcomes[doDemote].Late++
 	}
 	if s.pinned > 0 && s.pinned < k.r.now {
@@ -366,31 +371,34 @@ func (o *Outcomes) count(n, wanted int32) {
 }
 
 func (k *keeper) demote(s *stay) {
-	spans := slices.Clone(k.private(s))
-	if len(spans) == 0 || s.demotion != nil {
+	spans := k.private(s)
+	if len(spans) == 0 || s.leaving != nil {
 		return
 	}
 	k.r.engines[s.worker].Unpin(k.r.now, s.key)
-	out, left := &k.outcomes[doDemote], int32(0)
-	number := s.number
-	ended := false
-	d, _ := k.memory.Demote(k.r.now, s.worker, s.path, spans, func(now time.Duration, dropped int, again bool) {
-		left += int32(dropped)
-		if again {
-			return
+	ended, number := false, s.number
+	d := k.memory.Demote(k.r.now, s.worker, s.path, spans, k.departed(doDemote, blocks(spans), func() {
+		if ended = true; s.number == number {
+			s.leaving = nil
 		}
-		ended = true
-		out.count(left, blocks(spans))
-		if s.number == number {
-			s.demotion = nil
-		}
-	})
+	}))
 	if d == nil {
-		out.Refused++
+		k.outcomes[doDemote].Refused++
 	} else if !ended {
-		s.demotion = d
+		s.leaving = d
 	}
 	k.r.touch(s.worker, k.r.now)
+}
+
+// departed counts an action that lets wanted blocks leave, and calls then when all have that do.
+func (k *keeper) departed(do kvAction, wanted int32, then func()) func(now time.Duration, n int, more bool) {
+	left := int32(0)
+	return func(now time.Duration, n int, more bool) {
+		if left += int32(n); !more {
+			k.outcomes[do].count(left, wanted)
+			then()
+		}
+	}
 }
 
 func (k *keeper) bringBack(rule *kvRule, s *stay) {
@@ -431,12 +439,26 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 }
 
 func (k *keeper) drop(s *stay) {
-	spans := k.private(s)
+	spans := minus(k.private(s), s.keeps)
 	if len(spans) == 0 {
 		return
 	}
 	k.r.engines[s.worker].Unpin(k.r.now, s.key)
-	k.outcomes[doDrop].count(int32(k.memory.Drop(k.r.now, s.worker, spans)), blocks(spans))
+	k.memory.Drop(k.r.now, s.worker, spans, k.departed(doDrop, blocks(spans), func() {}))
+}
+
+// minus takes from spans, in place, what another path has of them.
+func minus(spans, path []trace.Span) []trace.Span {
+	rest := spans[:0]
+	for _, s := range spans {
+		if i := slices.IndexFunc(path, func(p trace.Span) bool { return p.Key == s.Key }); i >= 0 {
+			s.From = max(s.From, path[i].To)
+		}
+		if s.From < s.To {
+			rest = append(rest, s)
+		}
+	}
+	return rest
 }
 
 func (k *keeper) reclass(rule *kvRule, s *stay) {

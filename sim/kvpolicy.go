@@ -96,6 +96,10 @@ func (rules kvRules) on(e kvEvent) bool {
 	return slices.ContainsFunc(rules, func(r kvRule) bool { return r.on == e })
 }
 
+func (rules kvRules) has(e kvEvent, do kvAction) bool {
+	return slices.ContainsFunc(rules, func(r kvRule) bool { return r.on == e && r.do == do })
+}
+
 // kvPolicies are the built-in policies (Dynamo's and others' proposals: see the README).
 var kvPolicies = map[string][]KVRule{
 	// No tier is used, or as today's engines do: each tier keeps what was used last.

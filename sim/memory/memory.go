@@ -94,7 +94,7 @@ type rank struct {
 	loads           []*load
 	plan            plan                // of the request that Reach was asked for last
 	uses            map[trace.Key]int32 // by node: the requests that have had it, if that matters
-	demotions       []*Demotion
+	departures      []*Departure
 	saves           []*save
 	gone            bool // its worker is lost
 }

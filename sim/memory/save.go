@@ -137,7 +137,7 @@ func (m *Memory) write(now time.Duration, r *rank, s *save, c Cause) {
 	s.moving = m.move(now, c, s.blocks, s.tier.latency, func(now time.Duration) {
 		m.endSave(now, r, s)
 		s.arrive()
-		m.demoted(now, r)
+		m.depart(now, r)
 		if m.Writing == Through && m.SpillUses <= 1 {
 			m.spill(now, r, 0, s.spans)
 		}
@@ -184,101 +184,6 @@ func (m *Memory) spillEvicted(now time.Duration, r *rank, from int) {
 	}
 }
 
-// Demotion is blocks that are to leave the GPU once a tier has them.
-type Demotion struct {
-	spans []trace.Span
-	done  func(now time.Duration, dropped int, again bool)
-}
-
-// Demote writes what a rank's cache has of a path to its first tier, and takes those of the given spans that are there from
-// the GPU: at once what the tier has already, the rest when it is written. Done is told of each group of blocks that has
-// left, last with again false. It returns how many blocks are being written. Cancel ends it.
-func (m *Memory) Demote(now time.Duration, rank int, path, spans []trace.Span, done func(now time.Duration, dropped int, again bool)) (*Demotion, int32) {
-	r := m.ranks[rank]
-	if len(r.tiers) == 0 || len(spans) == 0 {
-		return nil, 0
-	}
-	written := m.save(now, r, path, spans[len(spans)-1].To, Demote)
-	d := &Demotion{slices.Clone(spans), done}
-	r.demotions = append(r.demotions, d)
-	m.demoted(now, r)
-	return d, written
-}
-
-// Stay ends a demotion: what has not left the GPU stays there.
-func (m *Memory) Stay(rank int, d *Demotion) {
-	r := m.ranks[rank]
-	r.demotions = slices.DeleteFunc(r.demotions, func(x *Demotion) bool { return x == d })
-}
-
-// demoted takes from a rank's GPUs what is to leave them and has been written.
-func (m *Memory) demoted(now time.Duration, r *rank) {
-	if len(r.demotions) == 0 {
-		return
-	}
-	store := r.tiers[0].store
-	waiting := r.demotions[:0]
-	for _, d := range r.demotions {
-		dropped := 0
-		var rest []trace.Span
-		for _, s := range d.spans {
-			for at := s.From; at < s.To; {
-				path := []trace.Span{s}
-				if to := store.Find(path, at, s.To); to > at {
-					there := trace.Span{Key: s.Key, From: at, To: to}
-					n, left := r.engine.Drop(now, there)
-					dropped += n
-					if left > 0 && r.saving() { // what lies behind them is being written, which holds them
-						rest = append(rest, there)
-					}
-					at = to
-					continue
-				}
-				lacks := store.Lacks(path, at, s.To, nil)
-				to := s.To
-				if len(lacks) > 0 && lacks[0].From == at { // there was no room for it
-					at = lacks[0].To
-					continue
-				}
-				if len(lacks) > 0 {
-					to = lacks[0].From
-				}
-				// Up to there blocks are on their way, or behind such.
-				rest = append(rest, trace.Span{Key: s.Key, From: at, To: to})
-				at = to
-			}
-		}
-		d.spans = rest
-		if d.done(now, dropped, len(rest) > 0); len(rest) > 0 {
-			waiting = append(waiting, d)
-		}
-	}
-	clear(r.demotions[len(waiting):])
-	r.demotions = waiting
-}
-
-// saving tells that blocks of the GPUs are being written.
-func (r *rank) saving() bool {
-	return slices.ContainsFunc(r.saves, func(s *save) bool { return s.held != nil })
-}
-
-// Drop forgets blocks of a rank that nobody reads, on its GPUs and in its own tiers, and returns how many GPU blocks it
-// freed.
-func (m *Memory) Drop(now time.Duration, rank int, spans []trace.Span) int {
-	r := m.ranks[rank]
-	freed := 0
-	for _, s := range spans {
-		n, _ := r.engine.Drop(now, s)
-		freed += n
-		for i := range r.tiers {
-			if r.tiers[i].level != Remote {
-				r.tiers[i].store.Drop(s)
-			}
-		}
-	}
-	return freed
-}
-
 // Lose empties a rank that is gone: its tiers, and what is on its way to and from them. Loads of others from it fail, so that
 // what they were for is computed. Its own requests are cancelled by whoever has sent them.
 func (m *Memory) Lose(now time.Duration, rank int) {
@@ -291,7 +196,7 @@ func (m *Memory) Lose(now time.Duration, rank int) {
 			s.tier.store.Forget(span)
 		}
 	}
-	r.demotions = nil
+	r.departures = nil
 	clear(r.uses)
 	for _, other := range m.ranks {
 		for _, l := range slices.Clone(other.loads) {
