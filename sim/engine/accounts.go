@@ -2,8 +2,8 @@ package engine
 
 import "github.com/agentsim/agentsim/sim/kvcache"
 
-// Accounts is who holds how many KV blocks for how long; nil unless kvcache.Options ask for it. Up to a step boundary it
-// tells all once Close has been called at that.
+// Accounts is who holds how many KV blocks for how long; nil unless kvcache.Options ask for it. The growth of decodes is in it
+// up to the last Close or Restart, or the end of the request.
 func (e *Engine) Accounts() *kvcache.Accounts { return e.kv.Accounts }
 
 // countGrowth accounts for what running requests have grown by up to the present step.
