@@ -3,7 +3,7 @@ package engine
 import "fmt"
 
 // Check verifies the engine's invariants: each prefilling or decoding request holds exactly the blocks of its tokens,
-// and with speculation of drafts, no more than MaxSeqs run, and the aggregates equal sums over the batch.
+// and with speculation of drafts, one that waits those of what it has loaded, no more than MaxSeqs run, and the aggregates equal sums over the batch.
 func (e *Engine) Check() error {
 	if err := e.cache.Check(); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (e *Engine) Check() error {
 			return fmt.Errorf("engine: request %d holds %d blocks for %d tokens, want %d to %d", r.ID, held, tokens, blocks(tokens), blocks(most))
 		}
 	}
-	for r := e.waiting.head; r != nil; r = r.next {
-		generated.add(r, 0, int64(r.generated))
+	if err := e.checkLoads(&generated); err != nil {
+		return err
 	}
 	for g := range generated.tokens {
 		if n := e.progress.tokens[g]; n != generated.tokens[g] || e.progress.decodes[g] != generated.decodes[g] {
@@ -58,4 +58,31 @@ func (e *Engine) Check() error {
 		return err
 	}
 	return e.style.check()
+}
+
+// checkLoads verifies what waiting requests hold, and adds up what they have generated.
+func (e *Engine) checkLoads(generated *progress) error {
+	blocks, lodged := 0, 0
+	for _, l := range []*list{&e.waiting, &e.loads.list} {
+		for r := l.head; r != nil; r = r.next {
+			generated.add(r, 0, int64(r.generated))
+			want := 0
+			if r.loaded > 0 {
+				want = int(e.blocksFor(r.loaded))
+				if r.guest == nil {
+					want += int(e.StateBlocks)
+				}
+			}
+			if held := e.kv.Held(&r.table); held != want {
+				return fmt.Errorf("engine: request %d waits with %d blocks for %d tokens, want %d", r.ID, held, r.loaded, want)
+			}
+			if blocks += want; r.guest != nil {
+				lodged++
+			}
+		}
+	}
+	if blocks != e.loads.blocks || lodged != e.loads.lodged {
+		return fmt.Errorf("engine: waiting requests and %d guests hold %d blocks, but %d and %d are accounted", lodged, blocks, e.loads.lodged, e.loads.blocks)
+	}
+	return nil
 }

@@ -11,7 +11,9 @@ import (
 
 // Source is where requests find KV that the cache of their GPUs lacks: in a lower tier, or on another worker. A waiting
 // request whose turn it is gets blocks for what can be brought and waits aside until it is there, while those behind it go
-// on; then it comes first again (vLLM 0.19: load_kv_async, WAITING_FOR_REMOTE_KVS in vllm/v1/core/sched/scheduler.py).
+// on; then it comes before all that were not set aside (vLLM 0.19: load_kv_async, WAITING_FOR_REMOTE_KVS and skipped_waiting
+// in vllm/v1/core/sched/scheduler.py). Two things differ from there: others hit what has come from the next step on, and not
+// only once the request itself is tried; and a request whose load has failed computes instead of failing or loading again.
 type Source struct {
 	// Reach returns how many leading tokens of the request would be there if what can be had from outside were brought:
 	// hits blocks are cached and at most limit are wanted. No more than hits hold means that nothing can be had. With
@@ -60,6 +62,10 @@ func (e *Engine) reach(now time.Duration, r *Request, hits, limit int32) (tokens
 // setAside lets a waiting request wait for Landed.
 func (e *Engine) setAside(r *Request) {
 	e.leaveWaiting(r)
+	if r.aside == 0 {
+		e.order++
+		r.aside = e.order
+	}
 	e.loads.pushBack(r)
 	r.state = loading
 }
@@ -89,25 +95,26 @@ func (e *Engine) land() {
 		if r.guest != nil {
 			e.lodge(r)
 		} else {
-			e.waitAgain(r)
+			e.waitFirst(r)
 		}
+		e.style.freed()
 	}
 	e.loads.landed = e.loads.landed[:0]
 }
 
-// waitAgain puts a request that was set aside among the waiting ones, before all that came after it.
-func (e *Engine) waitAgain(r *Request) {
+// waitFirst puts a request that was set aside or preempted among the waiting ones: where its rank belongs, or before all
+// but those that were set aside, earlier than it if it was too.
+func (e *Engine) waitFirst(r *Request) {
 	next := e.waiting.head
-	for next != nil && next.arrival < r.arrival {
+	for next != nil && next.aside > 0 && (r.aside == 0 || next.aside < r.aside) {
 		next = next.next
 	}
 	if e.Ranked || next == nil {
 		e.wait(r)
-	} else {
-		r.state = waiting
-		e.waiting.insert(r, next)
+		return
 	}
-	e.style.freed()
+	r.state = waiting
+	e.waiting.insert(r, next)
 }
 
 // unload takes from a request that waits what it has loaded.
@@ -120,8 +127,12 @@ func (e *Engine) unload(r *Request) {
 }
 
 // surrender makes the last waiting request that has loaded give its blocks up for the others, and tells whether there was
-// one.
+// one. It is for when nothing else will free any: one request runs and lacks them, or none runs and none are on their way. vLLM
+// would wait, or preempt that one, for ever.
 func (e *Engine) surrender() bool {
+	if e.running.size > 1 || e.running.size == 0 && !e.loads.idle() {
+		return false
+	}
 	for r := e.waiting.tail; r != nil; r = r.prev {
 		if r.loaded > 0 {
 			e.unload(r)
@@ -169,7 +180,8 @@ func (e *Engine) invite(now time.Duration) {
 		hits := pool.Lookup(r.Path, limit)
 		tokens, coming := e.reach(now, r, hits, limit)
 		tokens -= tokens % size
-		if coming || tokens <= hits*size || !pool.Reserve(&r.table, hits, tokens, tokens/size, 0) {
+		promised := int32(e.kv.Free() - e.style.room())
+		if coming || tokens <= hits*size || !pool.Reserve(&r.table, hits, tokens, tokens/size+promised, 0) {
 			r.guest.began(now, 0)
 			continue
 		}
@@ -178,6 +190,7 @@ func (e *Engine) invite(now time.Duration) {
 		e.loads.pushBack(r)
 		e.loads.lodged++
 		e.load(now, r, hits, tokens)
+		e.style.freed() // a waiting request may wait for it instead
 	}
 	e.loads.guests = e.loads.guests[:0]
 }
@@ -196,10 +209,11 @@ func (e *Engine) lodge(r *Request) {
 	e.lease(r.Session, r.Rank, held, blocks, r.guest.until)
 }
 
-// Hold keeps the cached leading blocks of a path, at most limit, while they are read, and returns how many there are.
+// Hold keeps the cached leading blocks of a path, at most limit and no more than running requests can spare, while they are
+// read, and returns how many there are.
 func (e *Engine) Hold(now time.Duration, path []trace.Span, limit int32) (*kvcache.Pin, int) {
 	e.kv.Now = now
-	held, blocks := e.cache.(*kvcache.Pool).Pin(slices.Clone(path), limit)
+	held, blocks := e.cache.(*kvcache.Pool).Pin(slices.Clone(path), limit, e.style.room())
 	e.loads.holds += blocks
 	return held, blocks
 }

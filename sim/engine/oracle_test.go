@@ -47,6 +47,12 @@ type job struct {
 	number    int   // of its arrival
 	most      int32 // output tokens to reserve for
 
+	// Of what lies outside: it waits for KV; the tokens that it has from there while it waits, of which fetched were not
+	// cached; a load has failed.
+	loading         bool
+	loaded, fetched int32
+	unloadable      bool
+
 	// Under SGLang: the node in which its tokens in the tree end, the blocks of these, and all that it has.
 	node   *treeNode
 	locked int
@@ -123,7 +129,7 @@ func (o *walker) truncate(now time.Duration) {}
 // admitted notes the admission of a request.
 func (o *walker) admitted(j *job, now time.Duration) Outcome {
 	if j.Preemptions == 0 {
-		j.Admitted, j.Hit = now, j.computed
+		j.Admitted, j.Hit, j.Brought = now, j.computed, j.fetched
 	} else {
 		j.ReadmitHit += j.computed
 		j.Readmit += j.tokens()
@@ -315,11 +321,12 @@ func newTwin(w *workload, cost *models.StepCost) twin {
 // vllm/v1/core/sched/scheduler.py (schedule, update_from_output) and kv_cache_manager.py (allocate_slots, free).
 type oracle struct {
 	walker
+	outsider
 	pool *blockPool
 }
 
 func newOracle(o Options, cost *models.StepCost, kv kvcache.Options) *oracle {
-	or := &oracle{newWalker(o, cost), newBlockPool(kv)}
+	or := &oracle{walker: newWalker(o, cost), pool: newBlockPool(kv)}
 	or.count, or.pool.states = or.pool.count, &or.states
 	return or
 }
@@ -328,6 +335,9 @@ func (o *oracle) resident() map[slot]bool { return o.pool.resident() }
 func (o *oracle) evicted() int64          { return o.pool.evicted }
 
 func (o *oracle) Enqueue(now time.Duration, r *Request) {
+	if slices.ContainsFunc(o.pins, func(p *kept) bool { return p.session == r.Session }) {
+		r.Rank -= pinnedFirst
+	}
 	o.enqueue(now, r, func(input, output int32) bool {
 		return o.pool.blocksFor(input+max(0, output-1)+int32(o.Speculation.slots()))+int(o.StateBlocks) <= o.pool.Blocks
 	})
@@ -343,6 +353,10 @@ func (o *oracle) Schedule(now time.Duration) ([]Outcome, error) {
 		}
 	}
 	o.aborts = nil
+	o.endLeases(now)
+	if !o.Async || len(o.running) == 0 {
+		o.land()
+	}
 	if o.end != now {
 		o.end, o.frac = now, 0
 	}
@@ -350,14 +364,19 @@ func (o *oracle) Schedule(now time.Duration) ([]Outcome, error) {
 	for again := true; again && len(o.scheduled) == 0; {
 		more, preempted := o.scheduleStep(now)
 		outcomes = append(outcomes, more...)
-		again = preempted || len(o.coming) > 0
+		again = preempted || len(o.coming) > 0 || len(o.landed) > 0
 		for _, j := range o.coming {
 			o.wait(j)
 		}
 		o.coming = nil
+		o.land()
+		if len(o.scheduled) == 0 {
+			again = again || o.waits() && o.makeRoom()
+		}
 	}
+	o.invite(now)
 	if len(o.scheduled) == 0 {
-		if len(o.waiting) > 0 {
+		if o.waits() && o.quiet() {
 			return outcomes, errStuck
 		}
 		return outcomes, nil
@@ -375,10 +394,13 @@ func (o *oracle) leaves(j *job) {
 // EndStep is update_from_output of vLLM.
 func (o *oracle) EndStep() []Outcome { return o.endStep(func(*job) {}, o.leaves) }
 
-// promised counts the blocks that running requests may still take.
+// promised counts the blocks that those requests may still take that run or have loaded.
 func (o *oracle) promised() int {
 	blocks := 0
-	for _, j := range o.running {
+	for _, j := range slices.Concat(o.running, o.skipped, o.passed) {
+		if len(j.blocks.ids) == 0 {
+			continue
+		}
 		blocks += o.pool.blocksFor(j.Input+max(0, j.most-1)) - len(j.blocks.ids)
 	}
 	return blocks
@@ -403,6 +425,9 @@ running:
 		}
 		n = min(n, budget)
 		for !o.pool.grow(&j.blocks, min(j.computed+n, j.tokens()), j.computed+n+o.lookahead()) {
+			if o.makeRoom() {
+				continue
+			}
 			victim := o.running[len(o.running)-1]
 			if o.Ranked {
 				victim = slices.MaxFunc(o.running, func(a, b *job) int {
@@ -434,32 +459,84 @@ running:
 		o.scheduleTokens(j, n)
 		budget -= n
 	}
-	for !preempted && budget > 0 && len(o.waiting) > 0 && len(o.running) < o.MaxSeqs {
-		j := o.waiting[0]
-		size := int32(o.pool.BlockSize)
-		hits := o.pool.lookup(j.Path, (j.tokens()-1)/size)
-		if o.Speculation != nil && o.Speculation.Hidden && hits > 0 {
-			hits--
-		}
-		n := min(j.tokens()-hits*size, budget)
-		reserve := o.pool.blocksFor(hits*size + n)
-		if o.ReserveFull {
-			reserve = o.pool.blocksFor(j.tokens())
-		}
-		if o.Style == TRTLLM {
-			reserve = o.pool.blocksFor(j.Input+max(0, j.most-1)) + o.promised()
-		}
-		if !o.pool.admit(&j.blocks, hits, hits*size+n, reserve, o.StateBlocks) {
+	for !preempted && budget > 0 && len(o.running) < o.MaxSeqs {
+		queue := o.head()
+		if queue == nil {
 			break
 		}
-		o.waiting = o.waiting[1:]
+		j := (*queue)[0]
+		if j.loading {
+			*queue = (*queue)[1:]
+			o.passed = append(o.passed, j)
+			continue
+		}
+		n, room, aside := o.tryWaiting(now, j, budget)
+		if aside {
+			*queue = (*queue)[1:]
+			o.passed = append(o.passed, j)
+			continue
+		}
+		if !room {
+			break
+		}
+		*queue = (*queue)[1:]
 		o.running = append(o.running, j)
-		j.computed = hits * size
 		outcomes = append(outcomes, o.admitted(j, now))
+		o.unpin(j.Session)
+		j.loaded, j.fetched, j.unloadable = 0, 0, false
 		o.scheduleTokens(j, n)
 		budget -= n
 	}
+	o.skip()
 	return outcomes, preempted
+}
+
+// tryWaiting gives a waiting request its blocks, for the next n of its tokens or for those that are to be brought.
+func (o *oracle) tryWaiting(now time.Duration, j *job, budget int32) (n int32, room, aside bool) {
+	size := int32(o.pool.BlockSize)
+	if j.loaded > 0 {
+		n = min(j.tokens()-j.loaded, budget)
+		if o.ReserveFull && o.pool.blocksFor(j.tokens())-len(j.blocks.ids) > len(o.pool.free) ||
+			!o.pool.grow(&j.blocks, j.loaded+n, j.loaded+n+o.lookahead()) {
+			return n, false, false
+		}
+		j.computed = j.loaded
+		return n, true, false
+	}
+	limit := (j.tokens() - 1) / size
+	hits := o.pool.lookup(j.Path, limit)
+	if o.Speculation != nil && o.Speculation.Hidden && hits > 0 {
+		hits--
+	}
+	tokens, coming := o.reach(now, j, hits, limit)
+	if coming {
+		j.loading = true
+		return 0, false, true
+	}
+	if tokens > hits*size {
+		if !o.pool.reserve(&j.blocks, hits, tokens, o.reserve(j, tokens), o.StateBlocks) {
+			return 0, false, false
+		}
+		o.load(now, j, hits, tokens)
+		return 0, true, true
+	}
+	n = min(j.tokens()-hits*size, budget)
+	if !o.pool.admit(&j.blocks, hits, hits*size+n, o.reserve(j, hits*size+n), o.StateBlocks) {
+		return n, false, false
+	}
+	j.computed = hits * size
+	return n, true, false
+}
+
+// reserve is the blocks that must be there for a request that is to have so many tokens next.
+func (o *oracle) reserve(j *job, tokens int32) int {
+	switch {
+	case o.Style == TRTLLM:
+		return o.pool.blocksFor(j.Input+max(0, j.most-1)) + o.promised()
+	case o.ReserveFull:
+		return o.pool.blocksFor(j.tokens())
+	}
+	return o.pool.blocksFor(tokens)
 }
 
 // blockPool is a KV cache block by block: a free queue of block numbers, and for each slot the blocks that hold it,
@@ -516,15 +593,40 @@ func (p *blockPool) lookup(path []trace.Span, limit int32) int32 {
 }
 
 func (p *blockPool) admit(t *blockTable, hits, tokens int32, reserve int, extra int32) bool {
-	idle := 0
+	if !p.reserve(t, hits, tokens, reserve, extra) {
+		return false
+	}
+	p.hash(t, tokens)
+	return true
+}
+
+// reserve is admit for tokens whose blocks nobody can hit yet.
+func (p *blockPool) reserve(t *blockTable, hits, tokens int32, reserve int, extra int32) bool {
+	if reserve-int(hits)+p.idle(t.path, hits)+int(extra) > len(p.free) {
+		return false
+	}
+	p.hit(t, hits)
+	for range extra {
+		t.extra = append(t.extra, p.take(t))
+	}
+	for len(t.ids) < p.blocksFor(tokens) {
+		t.ids = append(t.ids, p.take(t))
+	}
+	return true
+}
+
+// idle counts those of the first hits blocks that nobody refers to.
+func (p *blockPool) idle(path []trace.Span, hits int32) (idle int) {
 	for i := range hits {
-		if p.refs[p.cached[slotAt(t.path, i)][0]] == 0 {
+		if p.refs[p.cached[slotAt(path, i)][0]] == 0 {
 			idle++
 		}
 	}
-	if reserve-int(hits)+idle+int(extra) > len(p.free) {
-		return false
-	}
+	return idle
+}
+
+// hit refers to the first cached blocks of a path.
+func (p *blockPool) hit(t *blockTable, hits int32) {
 	for i := range hits {
 		id := p.cached[slotAt(t.path, i)][0]
 		if p.refs[id]++; p.refs[id] == 1 {
@@ -534,10 +636,6 @@ func (p *blockPool) admit(t *blockTable, hits, tokens int32, reserve int, extra 
 		t.ids = append(t.ids, id)
 	}
 	t.hashed = hits
-	for range extra {
-		t.extra = append(t.extra, p.take(t))
-	}
-	return p.grow(t, tokens, tokens)
 }
 
 func (p *blockPool) blocksFor(tokens int32) int { return (int(tokens) + p.BlockSize - 1) / p.BlockSize }
@@ -550,12 +648,17 @@ func (p *blockPool) grow(t *blockTable, tokens, slots int32) bool {
 	for len(t.ids) < p.blocksFor(slots) {
 		t.ids = append(t.ids, p.take(t))
 	}
+	p.hash(t, tokens)
+	return true
+}
+
+// hash is cache_blocks: it enters into the cache what tokens fill.
+func (p *blockPool) hash(t *blockTable, tokens int32) {
 	for ; p.PrefixCaching && t.hashed < tokens/int32(p.BlockSize); t.hashed++ {
 		s, id := slotAt(t.path, t.hashed), t.ids[t.hashed]
 		p.holds[id] = s
 		p.cached[s] = append(p.cached[s], id)
 	}
-	return true
 }
 
 func (p *blockPool) take(t *blockTable) int {

@@ -66,7 +66,7 @@ func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace
 	}
 	e.kv.Now = now
 	e.unpin(session)
-	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize))
+	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize), e.style.room())
 	if blocks > 0 {
 		e.lease(session, rank, held, blocks, until)
 	}
@@ -121,7 +121,8 @@ func (e *Engine) endLeases(now time.Duration) {
 	}
 }
 
-// makeRoom ends the pin of the highest rank, of equal ones the youngest, and tells whether there was one.
+// makeRoom ends the pin of the highest rank, of equal ones the youngest, or where there is none lets a request surrender. It
+// tells whether that has freed any blocks.
 func (e *Engine) makeRoom() bool {
 	var last *pin
 	for _, p := range e.pins.leases {
@@ -130,7 +131,7 @@ func (e *Engine) makeRoom() bool {
 		}
 	}
 	if last == nil {
-		return false
+		return e.surrender()
 	}
 	e.unpin(last.session)
 	e.Stats.Unpinned++

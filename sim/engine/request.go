@@ -56,9 +56,10 @@ type Request struct {
 	// high the most there ever were.
 	computed, chunk, high int32
 	// loaded is the tokens that the request holds while it waits, brought for it, of which fetched were not cached. With
-	// unloadable a load has failed since it was last preempted.
+	// unloadable a load has failed since it was last preempted. Aside numbers when it was set aside first since then.
 	loaded, fetched int32
 	unloadable      bool
+	aside           int64
 	guest           *guest // of a load without a request
 	// generated is the number of output tokens when prefill ended.
 	generated int32
@@ -129,17 +130,6 @@ func (l *list) pushBack(r *Request) {
 		l.tail.next = r
 	}
 	l.tail = r
-	l.size++
-}
-
-func (l *list) pushFront(r *Request) {
-	r.prev, r.next = nil, l.head
-	if l.head == nil {
-		l.tail = r
-	} else {
-		l.head.prev = r
-	}
-	l.head = r
 	l.size++
 }
 

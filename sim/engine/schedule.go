@@ -22,6 +22,8 @@ type scheduler interface {
 	freed()
 	// spare is the number of blocks beyond its need that a step wants to find fresh.
 	spare() int
+	// room is the number of free blocks that running requests have not been promised.
+	room() int
 	// check verifies what only this style guarantees.
 	check() error
 }
@@ -37,21 +39,24 @@ func (e *Engine) Schedule(now time.Duration) ([]Outcome, error) {
 	}
 	e.removeAborted()
 	e.endLeases(now)
-	e.land()
+	if !e.Async || e.running.size == 0 { // or else the step to come was scheduled when the last one began
+		e.land()
+	}
 	for again := true; again; {
 		var batch models.Batch
 		var err error
 		if batch, again, err = e.style.fill(now); err != nil {
 			return e.outcomes, err
 		}
-		again = again || e.coming.size > 0
+		again = again || e.coming.size > 0 || len(e.loads.landed) > 0
 		e.welcome()
+		e.land()
 		if batch.Decodes+batch.Prefills > 0 {
 			e.invite(now)
 			e.launch(batch)
 			return e.outcomes, nil
 		}
-		again = again || e.waiting.size > 0 && (e.makeRoom() || e.surrender())
+		again = again || e.waiting.size > 0 && e.makeRoom()
 	}
 	e.invite(now)
 	if e.waiting.size > 0 && e.loads.idle() {
@@ -76,9 +81,6 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 	e.order++
 	r.table.Order, r.state = e.order, prefilling
 	size := int32(e.kv.BlockSize)
-	if r.loaded > 0 {
-		e.loads.blocks -= e.kv.Held(&r.table)
-	}
 	if r.Preemptions == 0 {
 		r.Admitted, r.Hit, r.Brought = now, r.computed, r.fetched
 		evicted, migrated := e.history.lost(e.Worker, r.Path, cached, r.target/size)
@@ -88,7 +90,7 @@ func (e *Engine) begin(r *Request, now time.Duration, cached int32) {
 		r.Readmit += r.target
 		r.again.Preemption = max(0, r.high-r.computed)
 	}
-	r.loaded, r.fetched, r.unloadable = 0, 0, false
+	r.loaded, r.fetched, r.unloadable, r.aside = 0, 0, false, 0
 	e.unpin(r.Session)
 	e.outcomes = append(e.outcomes, Outcome{r, Admitted})
 }

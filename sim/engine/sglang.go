@@ -76,6 +76,7 @@ func (g *sglang) fits(input, output int32) bool {
 
 func (g *sglang) admits() bool { return g.waiting.size > 0 && !g.full }
 func (g *sglang) freed()       {}
+func (g *sglang) room() int    { return g.kv.Free() }
 
 func (g *sglang) check() error {
 	sum := int64(0)

@@ -49,6 +49,13 @@ func (v *vllm) freed()            { v.blocked = false }
 func (v *vllm) computed(*Request) { v.blocked = false } // what it fills may be what a waiting one lacks
 func (v *vllm) spare() int        { return 0 }
 
+func (v *vllm) room() int {
+	if v.noEvict {
+		return v.kv.Free() - int(v.promised())
+	}
+	return v.kv.Free()
+}
+
 // fill fills one step: decodes, the request whose prompt is half computed, then waiting requests.
 func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 	v.resume()
@@ -64,9 +71,10 @@ func (v *vllm) fill(now time.Duration) (models.Batch, bool, error) {
 	if preempted && v.noEvict {
 		return batch, false, fmt.Errorf("worker %d at %v: a request lost its KV blocks in spite of GUARANTEED_NO_EVICT", v.Worker, now)
 	}
-	if v.noEvict && v.kv.Evicted > v.evicted {
+	if (v.noEvict || v.Source != nil) && v.kv.Evicted > v.evicted {
 		// What is taken was promised, so that costs the head nothing, and where a running request has a copy of what is
-		// evicted the head shares it now with that.
+		// evicted the head shares it now with that. And what is evicted may come from outside, which needs less room now
+		// than its next tokens would.
 		v.blocked = false
 	}
 	if !preempted {
@@ -170,11 +178,7 @@ func (v *vllm) crowdedDecodes(now time.Duration, step int64) (preempted, stalled
 // belongs. Of its tokens the last undone are those of the step that it is taken out of.
 func (v *vllm) preempt(r *Request, now time.Duration, undone int32) {
 	v.evacuate(r, now, undone)
-	if v.Ranked {
-		v.wait(r)
-	} else {
-		v.waiting.pushFront(r)
-	}
+	v.waitFirst(r)
 	v.blocked = false
 }
 
@@ -198,7 +202,7 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 			continue
 		} else if tokens > hits*size {
 			if !v.pool.Reserve(&r.table, hits, tokens, v.reserve(r, tokens), v.StateBlocks) {
-				v.blocked = true
+				v.block(r, found)
 				return
 			}
 			v.setAside(r)
@@ -208,9 +212,7 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 		chunk := min(r.target-hits*size, int32(budget))
 		tokens := hits*size + chunk
 		if !v.pool.Admit(&r.table, hits, tokens, v.reserve(r, tokens), v.StateBlocks) {
-			// With speculation, what fills blocks is in no list, and there are no leaps to cut short.
-			v.blocked = v.Speculation == nil && (found == (r.target-1)/size || !v.pool.Filling(r.Path, found))
-			v.evicted = v.kv.Evicted
+			v.block(r, found)
 			return
 		}
 		r.computed = hits * size
@@ -220,13 +222,22 @@ func (v *vllm) admit(now time.Duration, batch *models.Batch, budget int) {
 	}
 }
 
+// block notes that the waiting head did not fit, with found leading blocks cached, and need not be tried again while no
+// decoding request fills more of them. With speculation, what fills blocks is in no list, and there are no leaps to cut short.
+func (v *vllm) block(r *Request, found int32) {
+	v.blocked = v.Speculation == nil && (found == (r.target-1)/int32(v.kv.BlockSize) || !v.pool.Filling(r.Path, found))
+	v.evicted = v.kv.Evicted
+}
+
 // admitLoaded starts a waiting request whose first tokens were brought for it, if its next ones find room.
 func (v *vllm) admitLoaded(r *Request, now time.Duration, batch *models.Batch, budget *int) bool {
 	chunk := min(r.target-r.loaded, int32(*budget))
-	if !v.pool.Grow(&r.table, r.loaded+chunk) {
+	held := v.kv.Held(&r.table)
+	if v.ReserveFull && int(v.blocksFor(r.target)+v.StateBlocks)-held > v.kv.Free() || !v.pool.GrowAhead(&r.table, r.loaded+chunk, r.loaded+chunk+v.Speculation.lookahead()) {
 		v.blocked = true
 		return false
 	}
+	v.loads.blocks -= held
 	r.computed = r.loaded
 	v.begin(r, now, r.loaded/int32(v.kv.BlockSize))
 	*budget -= v.addChunk(batch, r, chunk)

@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/agentsim/agentsim/trace"
 )
@@ -9,18 +10,30 @@ import (
 // Pin is a hold on cached blocks that keeps them from eviction.
 type Pin struct{ table Table }
 
-// Pin keeps the cached leading blocks of the path, at most limit, and returns how many there were.
-func (p *Pool) Pin(path []trace.Span, limit int32) (*Pin, int) {
+// Pin keeps the cached leading blocks of the path, at most limit, of which at most room are free ones, and returns how many
+// there were.
+func (p *Pool) Pin(path []trace.Span, limit int32, room int) (*Pin, int) {
 	pin := &Pin{table: Table{Path: path, pin: true}}
-	p.hold(&pin.table, p.Lookup(path, limit))
+	hits := p.Lookup(path, limit)
+	if int(p.idleHits(path, hits)) > room {
+		hits = int32(sort.Search(int(hits), func(n int) bool { return int(p.idleHits(path, int32(n)+1)) > room }))
+	}
+	p.hold(&pin.table, hits)
 	return pin, int(pin.table.blocks)
 }
 
-// Keep makes a pin of the cached blocks that a table refers to, and empties it.
+// Keep makes a pin of the blocks that a table refers to, and empties it. Where it has others than the cache had, they count as
+// running in the accounts.
 func (p *Pool) Keep(t *Table) (*Pin, int) {
-	pin, blocks := p.Pin(slices.Clone(t.Path), t.blocks)
-	p.Release(t)
-	return pin, blocks
+	if len(t.spares) == 0 {
+		pin, blocks := p.Pin(slices.Clone(t.Path), t.hashed, p.Free())
+		p.Release(t)
+		return pin, blocks
+	}
+	pin := &Pin{table: *t}
+	pin.table.Path, pin.table.spares = slices.Clone(t.Path), slices.Clone(t.spares)
+	*t = Table{Path: t.Path, Owner: t.Owner}
+	return pin, int(pin.table.blocks)
 }
 
 // Unpin gives up a pin. Its blocks join the tail of the free queue unless others refer to them.

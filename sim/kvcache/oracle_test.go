@@ -182,14 +182,7 @@ func (p *blockPool) refer(id int, t *blockTable, by int) {
 
 // admit is allocate_slots for a request without blocks.
 func (p *blockPool) admit(t *blockTable, hits, tokens, reserve, extra int32) bool {
-	idle := 0
-	for i := range hits {
-		s, _ := slotAt(t.path, i)
-		if p.blocks[p.cached[s][0]].refs == 0 {
-			idle++
-		}
-	}
-	if p.blocksFor(reserve)-int(hits)+idle+int(extra) > p.free() {
+	if p.blocksFor(reserve)-int(hits)+p.idle(t.path, hits)+int(extra) > p.free() {
 		return false
 	}
 	p.hold(t, hits)
@@ -198,6 +191,17 @@ func (p *blockPool) admit(t *blockTable, hits, tokens, reserve, extra int32) boo
 	}
 	p.fill(t, tokens)
 	return true
+}
+
+// idle counts those of the first hits blocks of a path that nobody refers to.
+func (p *blockPool) idle(path []trace.Span, hits int32) (idle int) {
+	for i := range hits {
+		s, _ := slotAt(path, i)
+		if p.blocks[p.cached[s][0]].refs == 0 {
+			idle++
+		}
+	}
+	return idle
 }
 
 // grow is allocate_slots for a request that has blocks.

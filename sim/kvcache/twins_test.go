@@ -177,10 +177,16 @@ func (w *twins) do(kind byte, a, b, c int32) error {
 	case 16:
 		if b%2 == 0 {
 			slow := &blockTable{path: path, pin: true}
-			hits := w.slow.lookup(path, b/2%(blocks+1))
+			hits, room := w.slow.lookup(path, b/2%(blocks+1)), w.slow.free()
+			if b%3 == 0 {
+				room = int(b) % (room + 1)
+			}
+			for w.slow.idle(path, hits) > room {
+				hits--
+			}
 			w.slow.hold(slow, hits)
 			w.say("pin path %d", int(a)%len(w.paths))
-			pin, n := w.fast.Pin(path, b/2%(blocks+1))
+			pin, n := w.fast.Pin(path, b/2%(blocks+1), room)
 			w.pins = append(w.pins, twinPin{pin, slow})
 			return same("pinned", n, int(hits))
 		} else if len(w.pins) > 0 {
