@@ -310,6 +310,7 @@ func (r *run) programEnded(inst *instance, end time.Duration) {
 	r.journal.forget(inst)
 	r.keeper.programEnded(inst)
 	r.holdings.programEnded(inst)
+	r.tools.programEnded(inst, r.w)
 	r.open(inst)
 	inst.record.Completed = !inst.lost
 	r.programs = append(r.programs, inst.record)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"container/heap"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -217,6 +218,29 @@ func (k *keeper) returned(l *live) {
 	}
 }
 
+// placed tells where the next request of a session goes.
+func (k *keeper) placed(l *live) {
+	if k == nil {
+		return
+	}
+	if s := k.stays[l.Session]; s != nil && s.worker != int(l.worker) {
+		k.tell(onResume, s)
+	}
+}
+
+// lost tells that a worker has gone, with the KV of the sessions that were there last.
+func (k *keeper) lost(rank int) {
+	if k == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(k.stays)) {
+		if s := k.stays[key]; s.worker == rank {
+			s.leaving, s.pinned = nil, 0
+			k.tell(onWorkerLost, s)
+		}
+	}
+}
+
 // admitted tells that an engine has begun the next request of a session.
 func (k *keeper) admitted(l *live) {
 	if k == nil {
@@ -237,11 +261,18 @@ func (k *keeper) admitted(l *live) {
 
 // decided tells of a decision of a program scheduler.
 func (k *keeper) decided(e *thunderagent.Event) {
-	if k == nil || e.Kind != thunderagent.Paused {
+	if k == nil {
 		return
 	}
-	if s := k.stays[e.Session]; s != nil && s.number != 0 {
+	s := k.stays[e.Session]
+	if s == nil || s.number == 0 {
+		return
+	}
+	switch e.Kind {
+	case thunderagent.Paused:
 		k.tell(onPause, s)
+	case thunderagent.Resumed, thunderagent.Forced:
+		k.tell(onResume, s)
 	}
 }
 
@@ -322,7 +353,11 @@ func blocks(spans []trace.Span) int32 {
 
 // do carries out an action.
 func (k *keeper) do(rule *kvRule, s *stay) {
-	if s.worker < 0 || k.r.down[s.worker] {
+	if s.worker < 0 || rule.do == doFetch { // there is nothing yet, or it is brought when a request asks for it
+		return
+	}
+	if k.r.down[s.worker] {
+		k.outcomes[rule.do].Refused++
 		return
 	}
 	e := k.r.engines[s.worker]
@@ -411,7 +446,7 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 		return // it has not left
 	}
 	s.asked = true
-	until := s.due + 2*max(s.due-k.r.now, time.Second)
+	until := max(s.due, k.r.now) + 2*max(s.due-k.r.now, time.Second)
 	if rule.ttl > 0 {
 		until = k.r.now + rule.ttl
 	}
@@ -462,8 +497,9 @@ func minus(spans, path []trace.Span) []trace.Span {
 }
 
 func (k *keeper) reclass(rule *kvRule, s *stay) {
-	spans, class := s.path, kvcache.High
-	if rule.do == doEvictFirst {
+	class := kvcache.High
+	spans := append(k.spans[:0], s.path...)
+	if k.spans = spans; rule.do == doEvictFirst {
 		class = kvcache.Low
 		spans = k.private(s)
 	}

@@ -36,12 +36,12 @@ const (
 	onToolReturn
 	onThinkingEnd // a turn has ended that reasoned
 	onPause       // by the program scheduler
-	onResume      // by the program scheduler, or on another worker than before
+	onResume      // by the program scheduler before its next request, or by that on another worker than before
 	onSubagentStart
 	onSubagentEnd
 	onCompaction // the first turn after the context was summarized
 	onSessionEnd // of a root
-	onWorkerLost
+	onWorkerLost // on which the session was: what is done there is refused
 	kvEvents
 )
 

@@ -107,6 +107,32 @@ var features = []feature{
 			d.Faults = append(d.Faults, Fault{At: time.Duration(r.IntN(1500)) * ms, Worker: r.IntN(d.Workers), Action: []string{"remove", "return"}[r.IntN(2)]})
 		}
 	}},
+	{"host tier", tiered(func(r *rand.Rand, d *Deployment) { d.KV.Host = randomTier(r) })},
+	{"disk tier", func(r *rand.Rand, d *Deployment) {
+		if !d.KV.Host.none() {
+			d.KV.Disk = randomTier(r)
+		}
+	}},
+	{"remote tier", func(r *rand.Rand, d *Deployment) {
+		if !d.KV.Host.none() {
+			d.KV.Remote = randomTier(r)
+		}
+	}},
+	{"offload", func(r *rand.Rand, d *Deployment) {
+		d.KV.Offload = []string{"through", "back", "demand"}[r.IntN(3)]
+		d.KV.MinUses, d.KV.Chunk, d.KV.MinFetch = 1+r.IntN(3), 4*r.IntN(4), r.IntN(20)
+		d.KV.Decoded, d.KV.Fetch = []string{"true", "false"}[r.IntN(2)], []string{"always", "faster"}[r.IntN(2)]
+	}},
+	{"kv policy", tiered(func(r *rand.Rand, d *Deployment) {
+		of := KVPolicies()
+		d.KV.Policy = of[r.IntN(len(of))] + "+" + of[r.IntN(len(of))]
+	})},
+	{"kv rules", tiered(func(r *rand.Rand, d *Deployment) {
+		for range 1 + r.IntN(8) {
+			d.KV.Rules = append(d.KV.Rules, randomRule(r))
+		}
+	})},
+	{"recorded tools", func(_ *rand.Rand, d *Deployment) { d.KV.Tools = "recorded" }},
 	{"max_tokens", func(_ *rand.Rand, d *Deployment) { d.Client.MaxTokens = 30 }},
 	{"ends of sessions", func(r *rand.Rand, d *Deployment) {
 		d.Client.SessionFinal = []string{"last", "never", "recorded"}[r.IntN(3)]
@@ -128,6 +154,31 @@ var features = []feature{
 	{"window", func(r *rand.Rand, d *Deployment) {
 		d.Load.Warmup, d.Load.Duration = time.Duration(r.IntN(300))*ms, time.Duration(200+r.IntN(1000))*ms
 	}},
+}
+
+// randomTier holds from a tenth of what the GPU does to 3 times as much, over a link that takes from no time to long.
+func randomTier(r *rand.Rand) KVTier {
+	rate := func() string { return []string{"20MB/s", "300MB/s", "5GB/s"}[r.IntN(3)] }
+	return KVTier{Capacity: []string{"x0.1", "x0.5", "x3"}[r.IntN(3)], Read: rate(), Write: rate(), Latency: time.Duration(1+r.IntN(3000)) * time.Microsecond}
+}
+
+// tiered leaves out what cannot have KV below the GPU.
+func tiered(apply func(*rand.Rand, *Deployment)) func(*rand.Rand, *Deployment) {
+	return func(r *rand.Rand, d *Deployment) {
+		if d.Engine.Kind != "sglang" && d.Engine.PrefixCaching {
+			apply(r, d)
+		}
+	}
+}
+
+// randomRule makes a rule of any event and any action.
+func randomRule(r *rand.Rand) KVRule {
+	some := func(of ...string) string { return of[r.IntN(len(of))] }
+	rule := KVRule{On: some(KVEvents()...), Do: some(KVActions()...), Session: some("", "", "root", "subagent"), TTL: some("", "auto", "30ms", "2s")}
+	if rule.On == "tool-start" || rule.On == "tool-due" {
+		rule.Tool, rule.LongerThan, rule.ShorterThan = some("", "", "ba*"), some("", "auto", "10ms"), some("", "", "auto", "300ms")
+	}
+	return rule
 }
 
 // vllmOnly leaves out what other engines do not have.
@@ -197,6 +248,12 @@ func (x experiment) capture() *trace.Capture {
 		}
 		turns[len(turns)-1].Final = r.IntN(3) > 0
 		s := session(fmt.Sprint("s", i), uint64(1000*(i/2*2)), turns...) // two share their first blocks
+		for _, t := range s.Turns {
+			if r.IntN(4) == 0 {
+				t.Reasoning = r.Int32N(t.Output + 1)
+			}
+			t.Compaction = r.IntN(6) == 0
+		}
 		if i > 0 && r.IntN(3) == 0 && slices.Contains(x.sessions, i-1) {
 			s.Parent = fmt.Sprint("s", i-1)
 		}
@@ -313,7 +370,7 @@ func addUp(res *Result) error {
 			return nil
 		}
 	}
-	if prefilled != computed {
+	if speculated := res.Plan.rules.any(doSpeculate); prefilled < computed || prefilled > computed && !speculated {
 		return fmt.Errorf("engines prefilled %d tokens, requests %d", prefilled, computed)
 	}
 	if whole && generated != decoded {

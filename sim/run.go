@@ -252,6 +252,7 @@ func (r *run) placed(l *live) {
 	r.fruitless = 0
 	r.requests[l.record].Worker = l.worker
 	r.holdings.placed(l)
+	r.keeper.placed(l)
 }
 
 // firstToken notes when the client sees the first token.
@@ -356,8 +357,14 @@ func (r *run) handle(e event) {
 	case evRoute:
 		r.dispatch(e)
 	case evFault:
-		r.strike(r.plan.Faults[e.call])
-		r.journal.fault(r.plan.Faults[e.call])
+		f := r.plan.Faults[e.call]
+		r.strike(f)
+		r.journal.fault(f)
+		for i := range r.plan.Parallelism.Data {
+			if rank := f.Worker*r.plan.Parallelism.Data + i; r.down[rank] {
+				r.keeper.lost(rank)
+			}
+		}
 	}
 }
 

@@ -188,7 +188,7 @@ func (s *service) endStep(worker int) {
 				s.watch.tell(l, Event{What: FirstToken})
 			}
 			s.desk(l.route.Session).router.FirstToken(&l.route)
-			if s.memory != nil {
+			if s.memory != nil && s.engines[worker].GeneratedBy(s.now, &l.Request) <= 1 { // not for the second time
 				s.memory.Computed(s.now, worker, l.Path, l.Input, l.Input)
 			}
 			s.client.firstToken(l)

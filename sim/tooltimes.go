@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"github.com/agentsim/agentsim/trace"
 )
 
 // toolTimes learns how long tools take, by name, from one turn of a session to the next.
@@ -50,6 +52,16 @@ func (t *toolTimes) returned(now time.Duration, session uint64) {
 		t.tools[call.name] = d
 	}
 	d.add(now - call.since)
+}
+
+// programEnded forgets the calls of a program's sessions: nothing returns any more.
+func (t *toolTimes) programEnded(inst *instance, w *trace.Workload) {
+	if t == nil {
+		return
+	}
+	for i := range inst.calls {
+		delete(t.calls, sessionKey(inst, w.Calls[int(inst.first)+i].Session))
+	}
 }
 
 // median is that of the durations kept, 0 of none.

@@ -247,7 +247,7 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 // Cancel removes a request that its client gave up: at once when it waits, with the step in flight when it runs. It is not
 // counted in Generated any more.
 func (e *Engine) Cancel(now time.Duration, r *Request) {
-	e.kv.Now = now
+	e.look(now)
 	e.discount(now, r)
 	switch r.state {
 	case coming:

@@ -212,7 +212,7 @@ func (e *Engine) lodge(r *Request) {
 // Hold keeps the cached leading blocks of a path, at most limit and no more than running requests can spare, while they are
 // read, and returns how many there are.
 func (e *Engine) Hold(now time.Duration, path []trace.Span, limit int32) (*kvcache.Pin, int) {
-	e.kv.Now = now
+	e.look(now)
 	held, blocks := e.cache.(*kvcache.Pool).Pin(slices.Clone(path), limit, e.style.room())
 	e.loads.holds += blocks
 	return held, blocks
@@ -225,7 +225,7 @@ func (e *Engine) Cached(path []trace.Span, limit int32) int32 {
 
 // Drop takes blocks from the cache that nobody refers to, and returns how many it took and how many it had to leave.
 func (e *Engine) Drop(now time.Duration, s trace.Span) (dropped, left int) {
-	e.kv.Now = now
+	e.look(now)
 	return e.cache.(*kvcache.Pool).Drop(s)
 }
 
@@ -238,9 +238,12 @@ func (e *Engine) SetClass(s trace.Span, class kvcache.Class) {
 // is reused by the next step.
 func (e *Engine) Evictions() []trace.Span { return e.kv.DrainLost() }
 
-// Stall makes the step that was just scheduled begin later by d.
+// longestStall is about 19 hours, half of what a Fixed holds.
+const longestStall time.Duration = 1 << 62 / models.FixedPerNs
+
+// Stall makes the step that was just scheduled begin later by d, or by longestStall.
 func (e *Engine) Stall(d time.Duration) {
-	if d > 0 && e.busy {
+	if d = min(d, longestStall); d > 0 && e.busy {
 		e.steps = 1
 		e.first += models.Fixed(d) * models.FixedPerNs
 	}
@@ -248,7 +251,7 @@ func (e *Engine) Stall(d time.Duration) {
 
 // LetGo ends a Hold of so many blocks.
 func (e *Engine) LetGo(now time.Duration, held *kvcache.Pin, blocks int) {
-	e.kv.Now = now
+	e.look(now)
 	e.cache.(*kvcache.Pool).Unpin(held)
 	e.loads.holds -= blocks
 	e.style.freed()

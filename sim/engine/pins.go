@@ -64,7 +64,7 @@ func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace
 	if !ok || until <= now {
 		return 0
 	}
-	e.kv.Now = now
+	e.look(now)
 	e.unpin(session)
 	held, blocks := pool.Pin(slices.Clone(path), tokens/int32(e.kv.BlockSize), e.style.room())
 	if blocks > 0 {
@@ -98,7 +98,7 @@ func (e *Engine) Pins(now time.Duration, f func(session uint64, blocks int)) {
 
 // Unpin ends a session's pin. It does nothing when there is none.
 func (e *Engine) Unpin(now time.Duration, session uint64) {
-	e.kv.Now = now
+	e.look(now)
 	e.unpin(session)
 }
 

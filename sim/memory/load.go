@@ -25,10 +25,8 @@ type load struct {
 
 // plan is what a request can have brought.
 type plan struct {
-	request *engine.Request
-	tokens  int32
-	parts   []part
-	joins   *load // on which it waits instead
+	tokens int32
+	parts  []part
 }
 
 // part is a run of blocks [from, to) that one level has.
@@ -42,10 +40,14 @@ type part struct {
 // reach is the Reach of a rank's Source.
 func (m *Memory) reach(r *rank, q *engine.Request, hits, limit int32) (tokens int32, coming bool) {
 	p := &r.plan
-	*p = plan{request: q, parts: p.parts[:0]}
-	if l := r.coming(q.Path, hits); l != nil {
-		p.joins = l
-		l.waiting = append(l.waiting, q)
+	*p = plan{parts: p.parts[:0]}
+	if r.gone {
+		return 0, false
+	}
+	if l := r.coming(q.Path, hits, limit, m.BlockSize); l != nil {
+		if !q.Guest() {
+			l.waiting = append(l.waiting, q)
+		}
 		return 0, true
 	}
 	at := hits
@@ -75,14 +77,15 @@ func (m *Memory) reach(r *rank, q *engine.Request, hits, limit int32) (tokens in
 	return tokens, false
 }
 
-// coming is a load under way that brings block number at of the path.
-func (r *rank) coming(path []trace.Span, at int32) *load {
-	key, ok := keyAt(path, at)
-	if !ok {
-		return nil
-	}
+// coming is a load under way that brings any of blocks [from, to) of the path.
+func (r *rank) coming(path []trace.Span, from, to, blockSize int32) *load {
 	for _, l := range r.loads {
-		if k, ok := keyAt(l.path, at); ok && k == key && at >= l.from {
+		at := max(from, l.from)
+		if at >= min(to, l.tokens/blockSize) {
+			continue
+		}
+		a, ok := keyAt(path, at)
+		if b, _ := keyAt(l.path, at); ok && a == b {
 			return l
 		}
 	}
@@ -185,7 +188,7 @@ func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause)
 		x.tier.store.Hold(l.path, x.from, x.to)
 		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
 		staged := func(now time.Duration) {
-			m.stage(r, l.path, x)
+			m.stage(now, r, l.path, x)
 			l.moves = append(l.moves, m.move(now, cause, blocks, m.Host.Latency, arrived, r.up))
 		}
 		l.moves = append(l.moves, m.move(now, cause, blocks, x.tier.latency, staged, x.tier.read...))
@@ -213,14 +216,12 @@ func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, cause Cau
 }
 
 // stage keeps what passes through the host's memory on its way up.
-func (m *Memory) stage(r *rank, path []trace.Span, x part) {
+func (m *Memory) stage(now time.Duration, r *rank, path []trace.Span, x part) {
 	if t := &r.tiers[0]; t.level == Host {
-		for _, s := range t.store.Lacks(path, x.from, x.to, nil) {
-			if n := t.store.Expect(s); n > 0 {
-				s.To = s.From + n
-				t.store.Arrive(s)
-			}
-		}
+		s := &save{tier: t}
+		s.expect(path, x.from, x.to)
+		s.arrive()
+		m.spillEvicted(now, r, 0)
 	}
 }
 

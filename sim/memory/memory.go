@@ -79,6 +79,7 @@ type Memory struct {
 	ranks         []*rank
 	links         []wire
 	moving        map[link.Transfer]*moving
+	carried       int64          // bytes, over each link that they took
 	last          map[uint64]int // by session: the rank on which it ran last
 	touched, told []int          // for Touched
 }
@@ -95,6 +96,7 @@ type rank struct {
 	plan            plan                // of the request that Reach was asked for last
 	uses            map[trace.Key]int32 // by node: the requests that have had it, if that matters
 	departures      []*Departure
+	lacks           []trace.Span // for reuse
 	saves           []*save
 	gone            bool // its worker is lost
 }
@@ -112,6 +114,7 @@ type tier struct {
 type moving struct {
 	cause Cause
 	bytes int64
+	hops  int // links
 	since time.Duration
 	then  func(now time.Duration)
 }
@@ -217,6 +220,7 @@ func (m *Memory) Advance(now time.Duration) {
 	for _, t := range m.net.Advance(now) {
 		x := m.moving[t]
 		delete(m.moving, t)
+		m.carried += x.bytes * int64(x.hops)
 		m.Stats.moved(x.cause, x.bytes, now-x.since)
 		x.then(now)
 	}
@@ -234,7 +238,7 @@ func (m *Memory) Touched() []int {
 func (m *Memory) move(now time.Duration, c Cause, blocks int32, latency time.Duration, then func(now time.Duration), over ...link.ID) link.Transfer {
 	bytes := int64(blocks) * m.BlockBytes
 	t := m.net.Start(now, bytes, latency, over...)
-	m.moving[t] = &moving{c, bytes, now, then}
+	m.moving[t] = &moving{c, bytes, len(over), now, then}
 	return t
 }
 
@@ -242,7 +246,9 @@ func (m *Memory) move(now time.Duration, c Cause, blocks int32, latency time.Dur
 func (m *Memory) stop(now time.Duration, t link.Transfer) {
 	if x := m.moving[t]; x != nil {
 		delete(m.moving, t)
-		m.Stats.stopped(x.cause, m.net.Cancel(now, t), now-x.since)
+		bytes := m.net.Cancel(now, t)
+		m.carried += bytes * int64(x.hops)
+		m.Stats.stopped(x.cause, bytes, now-x.since)
 	}
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -32,12 +33,22 @@ func (m *Memory) Used(rank int, path []trace.Span, tokens int32) {
 		return
 	}
 	r, blocks := m.ranks[rank], tokens/m.BlockSize
+	if len(r.uses) > maxUses {
+		least := max(m.MinUses, m.SpillUses)
+		maps.DeleteFunc(r.uses, func(_ trace.Key, n int32) bool { return n < least })
+	}
+	if len(r.uses) > maxUses {
+		clear(r.uses)
+	}
 	for i := range path {
 		if path[i].From < blocks {
 			r.uses[path[i].Key]++
 		}
 	}
 }
+
+// maxUses bounds the nodes of a rank whose uses are counted.
+const maxUses = 1 << 20
 
 // used is how many of the first blocks of a path so many requests have had.
 func (r *rank) used(path []trace.Span, blocks, requests int32) int32 {
@@ -66,7 +77,7 @@ func (r *rank) here(path []trace.Span, blocks int32) []trace.Span {
 }
 
 // Evicted notes that a rank's GPUs have lost blocks. It returns for how long the step that took their place waits until
-// they are written.
+// they are written, if no other transfer begins meanwhile.
 func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.Duration {
 	r := m.ranks[rank]
 	if m.Writing != Back || len(r.tiers) == 0 || r.gone {
@@ -80,7 +91,7 @@ func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.D
 		return 0
 	}
 	m.write(now, r, s, Offload)
-	return s.tier.latency + time.Duration(float64(s.blocks)*float64(m.BlockBytes)/m.Host.Write*1e9)
+	return m.net.Eta(now, s.moving) - now
 }
 
 // save is blocks on their way to a tier.
@@ -119,11 +130,13 @@ func (m *Memory) save(now time.Duration, r *rank, path []trace.Span, blocks int3
 	}
 	blocks -= blocks % m.Chunk
 	s := &save{tier: &r.tiers[0]}
-	s.held, s.holds = r.engine.Hold(now, path, blocks)
-	s.expect(path, 0, int32(s.holds))
-	if s.blocks == 0 {
-		r.engine.LetGo(now, s.held, s.holds)
+	if r.lacks = s.tier.store.Lacks(path, 0, blocks, r.lacks[:0]); len(r.lacks) == 0 {
 		s.tier.store.Touch(path, 0, blocks)
+		return 0
+	}
+	s.held, s.holds = r.engine.Hold(now, path, blocks)
+	if s.expect(path, 0, int32(s.holds)); s.blocks == 0 {
+		r.engine.LetGo(now, s.held, s.holds)
 		return 0
 	}
 	m.write(now, r, s, c)
