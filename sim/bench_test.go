@@ -42,6 +42,27 @@ func BenchmarkThunderAgent(b *testing.B) {
 	}
 }
 
+// BenchmarkTiers simulates the same programs without KV below the GPU, with a host tier, and with all tiers and actions. A turn
+// should take at most twice the time with them all.
+func BenchmarkTiers(b *testing.B) {
+	for _, variant := range []struct {
+		name   string
+		change func(*Deployment)
+	}{
+		{"none", func(*Deployment) {}},
+		{"host", func(d *Deployment) { d.KV.Host.Capacity = "x2" }},
+		{"all", func(d *Deployment) {
+			d.KV.Host.Capacity, d.KV.Disk.Capacity, d.KV.Remote.Capacity, d.KV.Policy = "x1", "x2", "x64", "all"
+		}},
+	} {
+		b.Run(variant.name, func(b *testing.B) {
+			c, d := shortPrograms(b, 100_000)
+			variant.change(&d)
+			benchmarkRun(b, c, d, "turn")
+		})
+	}
+}
+
 // BenchmarkEvents simulates the same programs behind ThunderAgent under pressure, without events and with them.
 func BenchmarkEvents(b *testing.B) {
 	for _, told := range []bool{false, true} {

@@ -93,8 +93,8 @@ type rank struct {
 	in, out         link.ID // from and to other nodes
 	nearIn, nearOut link.ID // from and to other ranks of the node
 	loads           []*load
-	plan            plan                // of the request that Reach was asked for last
-	uses            map[trace.Key]int32 // by node: the requests that have had it, if that matters
+	plan            plan                  // of the request that Reach was asked for last
+	uses            map[trace.Key][]int32 // see Used
 	departures      []*Departure
 	lacks           []trace.Span // for reuse
 	saves           []*save
@@ -128,7 +128,7 @@ func New(o Options, engines []*engine.Engine) (*Memory, error) {
 		return nil, err
 	}
 	for i, e := range engines {
-		r := &rank{number: i, engine: e, uses: map[trace.Key]int32{}}
+		r := &rank{number: i, engine: e, uses: map[trace.Key][]int32{}}
 		m.ranks = append(m.ranks, r)
 		if err := m.connect(r, remote); err != nil {
 			return nil, err

@@ -1,7 +1,7 @@
 package memory
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,38 +27,44 @@ func (m *Memory) Computed(now time.Duration, rank int, path []trace.Span, tokens
 	}
 }
 
-// Used notes that a request has had the first tokens of a path on a rank. Computed follows.
+// maxUses bounds the nodes of a rank whose uses are counted.
+const maxUses = 1 << 20
+
+// Used notes that a request has had the first tokens of a path on a rank; Computed follows. Of each node the rank keeps how
+// far the requests came that got farthest, the farthest first, as many as matter.
 func (m *Memory) Used(rank int, path []trace.Span, tokens int32) {
-	if m.MinUses <= 1 && m.SpillUses <= 1 {
+	most := int(max(m.MinUses, m.SpillUses))
+	if most <= 1 {
 		return
 	}
 	r, blocks := m.ranks[rank], tokens/m.BlockSize
 	if len(r.uses) > maxUses {
-		least := max(m.MinUses, m.SpillUses)
-		maps.DeleteFunc(r.uses, func(_ trace.Key, n int32) bool { return n < least })
-	}
-	if len(r.uses) > maxUses {
 		clear(r.uses)
 	}
-	for i := range path {
-		if path[i].From < blocks {
-			r.uses[path[i].Key]++
+	for _, s := range path {
+		to := min(s.To, blocks)
+		if to <= s.From {
+			break
 		}
+		reached := r.uses[s.Key]
+		i, _ := slices.BinarySearchFunc(reached, to, func(have, to int32) int { return cmp.Compare(to, have) })
+		reached = slices.Insert(reached, i, to)
+		r.uses[s.Key] = reached[:min(len(reached), most)]
 	}
 }
 
-// maxUses bounds the nodes of a rank whose uses are counted.
-const maxUses = 1 << 20
-
 // used is how many of the first blocks of a path so many requests have had.
 func (r *rank) used(path []trace.Span, blocks, requests int32) int32 {
+	if requests <= 1 {
+		return blocks
+	}
 	enough := int32(0)
-	for i := range path {
-		s := &path[i]
-		if requests > 1 && r.uses[s.Key] < requests || s.From >= blocks {
+	for _, s := range path {
+		reached := r.uses[s.Key]
+		if s.From != enough || s.From >= blocks || len(reached) < int(requests) {
 			break
 		}
-		enough = min(s.To, blocks)
+		enough = min(s.To, blocks, reached[requests-1])
 	}
 	return enough
 }
