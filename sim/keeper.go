@@ -412,7 +412,7 @@ func (k *keeper) demote(s *stay) {
 	}
 	k.r.engines[s.worker].Unpin(k.r.now, s.key)
 	ended, number := false, s.number
-	d := k.memory.Demote(k.r.now, s.worker, s.path, spans, k.departed(doDemote, blocks(spans), func() {
+	d := k.memory.Demote(k.r.now, s.worker, s.path, spans, k.departed(s, doDemote, blocks(spans), func() {
 		if ended = true; s.number == number {
 			s.leaving = nil
 		}
@@ -425,12 +425,13 @@ func (k *keeper) demote(s *stay) {
 	k.r.touch(s.worker, k.r.now)
 }
 
-// departed counts an action that lets wanted blocks leave, and calls then when all have that do.
-func (k *keeper) departed(do kvAction, wanted int32, then func()) func(now time.Duration, n int, more bool) {
-	left := int32(0)
+// departed counts an action that lets wanted blocks of a stay leave, and calls then when all have that do.
+func (k *keeper) departed(s *stay, do kvAction, wanted int32, then func()) func(now time.Duration, n int, more bool) {
+	left, of := int32(0), *s // which may be over by then
 	return func(now time.Duration, n int, more bool) {
 		if left += int32(n); !more {
 			k.outcomes[do].count(left, wanted)
+			k.r.tellStay(&of, Event{What: map[kvAction]What{doDemote: Demoted, doDrop: Dropped}[do], Tokens: left * k.size()})
 			then()
 		}
 	}
@@ -465,7 +466,9 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 			k.wake(s, now+firstRetry<<s.tries)
 		default:
 			out.count(n, s.blocks-cached)
-			if n > 0 {
+			if n == 0 {
+				k.r.tellStay(s, Event{What: Prefetched, Why: "no room for it"})
+			} else {
 				s.by, s.ready, s.brought = doPrefetch, cached+n, n
 			}
 		}
@@ -479,7 +482,7 @@ func (k *keeper) drop(s *stay) {
 		return
 	}
 	k.r.engines[s.worker].Unpin(k.r.now, s.key)
-	k.memory.Drop(k.r.now, s.worker, spans, k.departed(doDrop, blocks(spans), func() {}))
+	k.memory.Drop(k.r.now, s.worker, spans, k.departed(s, doDrop, blocks(spans), func() {}))
 }
 
 // minus takes from spans, in place, what another path has of them.

@@ -74,6 +74,9 @@ func NewService(p *Plan, decisions func(thunderagent.Event)) (*Service, error) {
 	if p.continuum() {
 		return nil, bad("engine.scheduling", "%s needs to know of the tools that programs call, which only a trace tells", p.Engine.Scheduling)
 	}
+	if p.memory != nil {
+		return nil, bad("kv", "only agentsim predict simulates tiers and policies; want no kv.host.capacity, and kv.policy lru")
+	}
 	s := &Service{decoding: make([][]*live, p.Ranks), tokens: make([]time.Duration, p.Ranks)}
 	var err error
 	if s.service, err = newService(p, s, 0, true, true, watch{decisions: decisions}); err != nil {

@@ -126,6 +126,9 @@ func newRun(w *trace.Workload, p *Plan, o Options) (*run, error) {
 			r.keeper = newKeeper(r)
 		}
 	}
+	if o.Observe != nil && r.memory != nil {
+		r.memory.Landed = r.landed
+	}
 	if o.Events != nil {
 		r.journal = newJournal(r)
 	}

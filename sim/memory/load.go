@@ -14,9 +14,11 @@ import (
 type load struct {
 	request *engine.Request
 	path    []trace.Span
-	from    int32 // the first block
-	tokens  int32 // that will be there then
-	open    int   // parts that are not there yet
+	since   time.Duration
+	read    [Levels]int32 // tokens that come
+	from    int32         // the first block
+	tokens  int32         // that will be there then
+	open    int           // parts that are not there yet
 	moves   []link.Transfer
 	release []func(now time.Duration) // what is read
 	peers   []*rank                   // from which
@@ -154,7 +156,7 @@ func (m *Memory) took(r *rank, parts []part) time.Duration {
 // load carries out the plan made for a request: the Load of a rank's Source.
 func (m *Memory) load(now time.Duration, r *rank, q *engine.Request) {
 	p := &r.plan
-	l := &load{request: q, path: q.Path, from: p.parts[0].from, tokens: p.tokens}
+	l := &load{request: q, path: q.Path, since: now, from: p.parts[0].from, tokens: p.tokens}
 	r.loads = append(r.loads, l)
 	cause := Fetch
 	if q.Guest() {
@@ -169,6 +171,7 @@ func (m *Memory) load(now time.Duration, r *rank, q *engine.Request) {
 func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause) {
 	l.open++
 	blocks := x.to - x.from
+	l.read[x.level] += blocks * m.BlockSize
 	arrived := func(now time.Duration) {
 		m.Stats.Read[x.level] += int64(blocks) * int64(m.BlockSize)
 		m.Stats.Loads[x.level]++
@@ -228,6 +231,7 @@ func (m *Memory) stage(now time.Duration, r *rank, path []trace.Span, x part) {
 // landed ends a load that brought what it was to.
 func (m *Memory) landed(now time.Duration, r *rank, l *load, tokens int32) {
 	m.end(now, r, l)
+	m.tell(now, l, l.read)
 	r.engine.Landed(now, l.request, tokens)
 }
 
@@ -235,7 +239,15 @@ func (m *Memory) landed(now time.Duration, r *rank, l *load, tokens int32) {
 func (m *Memory) fail(now time.Duration, r *rank, l *load) {
 	m.Stats.Failed++
 	m.end(now, r, l)
+	m.tell(now, l, [Levels]int32{})
 	r.engine.Landed(now, l.request, 0)
+}
+
+// tell tells whoever asks of the end of a load.
+func (m *Memory) tell(now time.Duration, l *load, read [Levels]int32) {
+	if m.Landed != nil {
+		m.Landed(l.request, read, now-l.since)
+	}
 }
 
 // end stops what of a load still moves, and lets those try again that waited for it.

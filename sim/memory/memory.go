@@ -74,6 +74,9 @@ type Options struct {
 type Memory struct {
 	Options
 	Stats Stats
+	// Landed, when set, is told when what was brought for a request is there: how many tokens from where, and how long that
+	// took. None have failed.
+	Landed func(q *engine.Request, read [Levels]int32, took time.Duration)
 
 	net           link.Network
 	ranks         []*rank

@@ -31,6 +31,11 @@ func tables(runs []*Run) []sheet {
 	kv := newSheet("KV cache", runs, kvEntries)
 	list := []sheet{summary(runs), all, kv}
 	scheduled := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.Scheduler == nil })
+	tiered := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return len(r.KV.Tiers)+len(r.KV.Actions) == 0 })
+	if len(tiered) > 0 {
+		list = append(list, newSheet("KV tiers", tiered, tierEntries()), newSheet("KV policy", tiered, actionEntries()))
+	}
+	list = slices.DeleteFunc(list, func(s sheet) bool { return len(s.Heads) == 1 })
 	if len(scheduled) > 0 {
 		list = append(list, newSheet("Program scheduler", scheduled, schedulerEntries))
 	}

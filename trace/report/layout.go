@@ -4,7 +4,8 @@ import "slices"
 
 const (
 	nameLimit = 32 // longest name shown as it is
-	nameLeast = 12 // names are shortened down to this before a column is dropped
+	nameWhole = 22 // names are shortened down to this before a column is dropped: no policy's is longer
+	nameLeast = 12 // and down to this before those that matter most are
 	columnGap = 2
 )
 
@@ -43,9 +44,9 @@ func (l *layout) shown() []*column {
 // names, then whole columns.
 var (
 	hiddenFirst = []string{"preemptions", "output tok/s", "TPOT p50", "TTFT p50", programPrice.Name, doneHalf.Name, done99.Name, done90.Name}
-	droppedNext = []string{"preemptions", "accepted drafts", "output tok/s", "TPOT p50", "in SLO", programPrice.Name, done99.Name, doneHalf.Name, "TTFT p50", done90.Name}
+	droppedNext = []string{"preemptions", "accepted drafts", "output tok/s", "moved GB", "TPOT p50", "in SLO", programPrice.Name, done99.Name, doneHalf.Name, "TTFT p50", done90.Name}
 	hiddenLast  = []string{meanMakespan.Name, meanE2E.Name, doneLast.Name}
-	droppedLast = []string{"wasted prefill", "hit rate", doneLast.Name, pausedMean.Name, "TTFT p99", meanMakespan.Name, meanE2E.Name}
+	droppedLast = []string{"wasted prefill", "KV fetched", "hit rate", doneLast.Name, pausedMean.Name, "TTFT p99", meanMakespan.Name, meanE2E.Name}
 )
 
 // fit narrows the table until no line is longer than width, or nothing is left to narrow.
@@ -69,20 +70,21 @@ func (l *layout) fit(width int) {
 	}
 	hide := func(c *column, hide bool) { c.compare = !hide }
 	drop := func(c *column, drop bool) { c.dropped = drop }
-	shorten := func() {
-		for limit := l.limit - 1; limit >= nameLeast && !fits(); limit-- {
+	shorten := func(least int) {
+		for limit := l.limit - 1; limit >= least && !fits(); limit-- {
 			l.shorten(limit)
 		}
 	}
 	narrow(hiddenFirst, hide)
-	shorten()
+	shorten(nameWhole)
 	narrow(droppedNext, drop)
+	shorten(nameLeast)
 	narrow(hiddenLast, hide)
 	narrow(droppedLast, drop)
 	if len(l.names) > 1 && !fits() { // too many axes
 		l.rows = namesByRun(l.runs)
 		l.shorten(nameLimit)
-		shorten()
+		shorten(nameLeast)
 	}
 	// What went last may have made room for something that went before.
 	for _, one := range slices.Backward(narrowed) {

@@ -269,7 +269,7 @@ func fillReuse(run *Run, requests []Request, window Window) {
 		kv.PromptTokens, kv.HitTokens, kv.WarmTokens = Known(prompts), Known(hits), Known(warm)
 		kv.HitRate = ratio(float64(hits), float64(prompts))
 	}
-	if kv.Tiers != nil {
+	if len(kv.Tiers) > 0 {
 		kv.FetchedTokens, kv.PrefetchedTokens = Known(brought), Known(prefetched)
 	}
 	if engine > 0 {

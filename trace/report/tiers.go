@@ -98,3 +98,54 @@ func movedGB(r *Run) Figure {
 	}
 	return Known(float64(sum) / 1e9)
 }
+
+// tierEntries are the columns about tiers and links.
+func tierEntries() []entry {
+	list := []entry{
+		figureOf("fetched tokens", func(r *Run) Figure { return r.KV.FetchedTokens }, number),
+		rareFigure("prefetched tokens", func(r *Run) Figure { return r.KV.PrefetchedTokens }),
+	}
+	for _, name := range tierNames {
+		list = append(list,
+			figureOf(name+" capacity tokens", func(r *Run) Figure { return r.KV.Tiers[name].CapacityTokens }, number),
+			figureOf(name+" peak", func(r *Run) Figure { return r.KV.Tiers[name].PeakUtilization }, percent),
+			rareFigure("tokens from "+name, func(r *Run) Figure { return r.KV.Tiers[name].ReadTokens }))
+	}
+	for _, cause := range transferCauses {
+		list = append(list,
+			rareFigure(cause+" GB", func(r *Run) Figure { return Known(float64(r.KV.Transfers[cause].Bytes) / 1e9) }),
+			figureOf(cause+" GB/s", func(r *Run) Figure { return r.KV.Transfers[cause].GBPerS }, number))
+	}
+	return append(list, entry{head: "busiest link", of: func(r *Run) string {
+		if l := busiest(r); l != nil {
+			return l.Name + " " + percent(l.BusiestShare.Value)
+		}
+		return unknownText
+	}})
+}
+
+// actionEntries are the columns about what a policy wanted, and what became of it.
+func actionEntries() []entry {
+	var list []entry
+	for _, name := range actionNames {
+		for _, c := range []struct {
+			what string
+			of   func(Action) int64
+		}{{"", Action.done}, {" deferred", func(a Action) int64 { return a.Deferred }}, {" refused", func(a Action) int64 { return a.Refused }},
+			{" late", func(a Action) int64 { return a.Late }}, {" wasted", func(a Action) int64 { return a.Wasted }}} {
+			list = append(list, rareFigure(name+c.what, func(r *Run) Figure { return Known(float64(c.of(r.KV.Actions[name]))) }))
+		}
+	}
+	return list
+}
+
+// busiest is the link that is busy for the largest share of the time; nil for none.
+func busiest(r *Run) *Link {
+	var most *Link
+	for i := range r.KV.Links {
+		if l := &r.KV.Links[i]; most == nil || l.BusiestShare.Value > most.BusiestShare.Value {
+			most = l
+		}
+	}
+	return most
+}

@@ -80,6 +80,10 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		told = true
 	}
 
+	if text := c.keeping(); text != "" {
+		sentences = append(sentences, text)
+	}
+
 	reasons := append([]string{}, shortcomings(runs, (*Run).shortcoming)...)
 	v := Verdict{Reasons: append(reasons, doubts...), Caveats: c.caveats(winner)}
 	if winner >= 0 {

@@ -82,6 +82,28 @@ var keyHelp = map[string]string{
 	"router.thunderagent.parameters":              "what differs from the preset: {pause_threshold: 0.9, scheduler_interval_seconds: 2, host_tier: true}, the latter to count kv.host in the budget; 'agentsim config --policies' lists them",
 	"router.unlabelled":                           "share of programs whose requests name no session, so that the program scheduler does not see them",
 	"router.frontends":                            "independent routers; a session stays on one",
+	"kv.preset":                                   "whose rules the tiers follow: " + strings.Join(sim.KVPresets(), ", ") + "; sets what is empty or 0 below; empty is vllm",
+	"kv.host.capacity":                            "host memory for the KV of each worker: a size such as 200GiB, or x2 for twice the KV of its GPUs; 0 is none",
+	"kv.host.read":                                "rate from host to GPUs, such as 54GB/s; empty is that of the GPUs' links",
+	"kv.host.write":                               "rate from GPUs to host; empty is that of kv.host.read or the links",
+	"kv.host.latency":                             "time before each transfer; 0s is 10us",
+	"kv.disk.capacity":                            "space on drives for the KV of each worker, below the host's",
+	"kv.disk.read":                                "rate of reading from drives; empty is 7GB/s",
+	"kv.disk.write":                               "rate of writing to drives; empty is 5GB/s",
+	"kv.disk.latency":                             "time before each transfer; 0s is 80us",
+	"kv.remote.capacity":                          "a pool for the KV of all workers, below the others",
+	"kv.remote.read":                              "rate of reading from it, of all workers together; empty is 1GB/s",
+	"kv.remote.write":                             "rate of writing to it; empty is that of kv.remote.read",
+	"kv.remote.latency":                           "time before each transfer; 0s is 30ms",
+	"kv.offload":                                  "what is written to the host and when: through (what is computed), back (what the GPU evicts), demand (what a policy demotes)",
+	"kv.min_uses":                                 "through: requests that must have had a block before it is written",
+	"kv.chunk":                                    "tokens that are written and found together, a multiple of engine.block_size; 0 is a block",
+	"kv.decoded":                                  "write what was generated, and not just prompts: true or false",
+	"kv.min_fetch":                                "fewest tokens that are brought back rather than computed",
+	"kv.fetch":                                    "bring tokens back always, or only when that is faster than computing them alone",
+	"kv.policy":                                   "what is done with the KV of sessions: " + strings.Join(sim.KVPolicies(), ", ") + ", or several joined by +; 'agentsim config --kv-policies' tells what each does",
+	"kv.rules":                                    "further rules: [{on: tool-start, do: pin, tool: bash*, session: root, longer_than: auto, shorter_than: 2s, ttl: 5s}]; 'agentsim config --kv-policies' lists events and actions",
+	"kv.tools":                                    "where rules know from how long a tool takes: learnt (from those of its name before) or recorded (from the trace, as nobody could)",
 	"load.mode":                                   "recorded, closed, concurrency, poisson, or rollout (all programs begin at once); empty chooses by the trace",
 	"load.concurrency":                            "root programs that live at a time",
 	"load.rate":                                   "root programs per second",
@@ -113,17 +135,21 @@ var keyHelp = map[string]string{
 }
 
 func newConfig(g *Global) *cobra.Command {
-	var asYAML, policies bool
+	var asYAML, policies, kvPolicies bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "List the keys of a deployment, their defaults and meaning",
 		Long: `List the keys of a deployment with their defaults. They are set in a YAML file (predict -c FILE), by --set path=value, or
 tried in turn by --grid path=v1,v2. With --yaml the defaults are printed as a file to start from, with --policies what the
-values of router.policy do, and the presets and parameters of the program scheduler.`,
+values of router.policy do, and the presets and parameters of the program scheduler; with --kv-policies what those of
+kv.policy and kv.preset do, and the events and actions of kv.rules.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if policies {
 				return printPolicies(g.Stdout)
+			}
+			if kvPolicies {
+				return printKVPolicies(g.Stdout)
 			}
 			if !g.Screen { // a line a key, for grep
 				return printConfig(g.Stdout, asYAML, math.MaxInt)
@@ -133,7 +159,8 @@ values of router.policy do, and the presets and parameters of the program schedu
 	}
 	cmd.Flags().BoolVar(&policies, "policies", false, "list routing policies and the program scheduler's presets")
 	cmd.Flags().BoolVar(&asYAML, "yaml", false, "print a config file with the defaults")
-	cmd.MarkFlagsMutuallyExclusive("yaml", "policies")
+	cmd.Flags().BoolVar(&kvPolicies, "kv-policies", false, "list KV policies, and the events and actions of their rules")
+	cmd.MarkFlagsMutuallyExclusive("yaml", "policies", "kv-policies")
 	return cmd
 }
 
@@ -200,6 +227,29 @@ func printPolicies(w io.Writer) error {
 			fmt.Fprintln(w)
 		})
 	})
+}
+
+// printKVPolicies lists policies and presets of kv, and the events and actions of rules.
+func printKVPolicies(w io.Writer) error {
+	for i, list := range []struct {
+		head, means string
+		names       []string
+	}{{"kv.policy", "what is done with the KV of sessions", sim.KVPolicies()}, {"kv.preset", "whose rules tiers follow", sim.KVPresets()},
+		{"kv.rules: on", "when it happens", sim.KVEvents()}, {"kv.rules: do", "what is done", sim.KVActions()}} {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		err := table(w, func(w io.Writer) {
+			fmt.Fprintf(w, "%s\t%s\n", list.head, list.means)
+			for _, name := range list.names {
+				fmt.Fprintf(w, "%s\t%s\n", name, sim.DescribeKV(name))
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // walkValues calls each with the path and value of every key, in the order of walkKeys.

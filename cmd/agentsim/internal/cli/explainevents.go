@@ -68,6 +68,8 @@ func describeEvent(e *sim.Event, c *explainedCall) explainedEvent {
 	case sim.Leased:
 		d.Figures["until_ns"] = int64(e.Until)
 		d.text = "its KV stays pinned for up to " + seconds(e.Until-e.At) + " while its tool runs"
+	case sim.Fetched, sim.Prefetched, sim.Demoted, sim.Dropped:
+		describeMove(&d, e)
 	case sim.Failed:
 		d.text = "fails: " + e.Why
 	case sim.Denied:
@@ -86,6 +88,10 @@ func describeAdmission(d *explainedEvent, e *sim.Event, c *explainedCall) {
 	}
 	d.Figures["hit"] = int64(r.Hit)
 	d.text = fmt.Sprintf("starts on worker %d with %s of %s prompt tokens cached", e.Worker, grouped(int64(r.Hit)), grouped(int64(c.Input)))
+	if r.Brought > 0 {
+		d.Figures["brought"] = int64(r.Brought)
+		d.text += fmt.Sprintf(", %s of them fetched", grouped(int64(r.Brought)))
+	}
 	lost := r.Lost()
 	for _, cause := range []struct {
 		name, why string
@@ -98,6 +104,29 @@ func describeAdmission(d *explainedEvent, e *sim.Event, c *explainedCall) {
 			d.Figures[cause.name] = int64(cause.tokens)
 			d.text += fmt.Sprintf("; %s are computed again: %s", grouped(int64(cause.tokens)), cause.why)
 		}
+	}
+}
+
+// describeMove tells where KV went, or came from.
+func describeMove(d *explainedEvent, e *sim.Event) {
+	d.Figures["tokens"] = int64(e.Tokens)
+	tokens := grouped(int64(e.Tokens)) + " tokens"
+	if e.Took > 0 {
+		d.Figures["took_ns"] = int64(e.Took)
+	}
+	switch {
+	case e.What == sim.Demoted:
+		d.text = fmt.Sprintf("%s of its session's KV have left the GPU of worker %d", tokens, e.Worker)
+	case e.What == sim.Dropped:
+		d.text = fmt.Sprintf("%s of its session's KV are forgotten on worker %d", tokens, e.Worker)
+	case e.What == sim.Fetched && e.Tokens == 0:
+		d.text = "the KV that it waits for does not come; it is computed"
+	case e.What == sim.Fetched:
+		d.text = fmt.Sprintf("%s that it waits for have come from %s in %s", tokens, e.Why, seconds(e.Took))
+	case e.Tokens == 0:
+		d.text = "its session's KV is not brought back: " + e.Why
+	default:
+		d.text = fmt.Sprintf("%s of its session's KV are back on worker %d, from %s in %s", tokens, e.Worker, e.Why, seconds(e.Took))
 	}
 }
 

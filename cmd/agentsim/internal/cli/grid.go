@@ -58,8 +58,10 @@ func expand(base sim.Deployment, axes []axis) ([]sim.Deployment, error) {
 // label names a cell after one of its values: policies, models and GPUs speak for themselves.
 func label(path, value string) string {
 	switch path {
-	case "router.policy", "model", "gpu":
+	case "router.policy", "model", "gpu", "kv.policy", "kv.preset":
 		return value
+	case "kv.host.capacity", "kv.disk.capacity", "kv.remote.capacity":
+		path = strings.TrimSuffix(path, ".capacity")
 	case "parallelism.tensor":
 		return "tp" + value
 	}

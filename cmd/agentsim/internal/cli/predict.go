@@ -65,6 +65,10 @@ func predictFlags() []shortFlag {
 		{name: "router", path: "router.policy", list: true, usage: "routing policies, `NAMES`: round-robin, least-loaded, sticky, kv, thunderagent, ...; 'agentsim config --policies' tells what each does"},
 		{name: "concurrency", path: "load.concurrency", list: true, usage: "root programs that live at a time, `N,N`; sets load.mode"},
 		{name: "rate", path: "load.rate", list: true, usage: "root programs per second, `R,R`, Poisson; sets load.mode"},
+		{name: "kv-preset", path: "kv.preset", list: true, usage: "whose rules KV tiers below the GPUs follow, `NAMES`: vllm, lmcache, hicache, kvbm"},
+		{name: "host-kv", path: "kv.host.capacity", list: true, usage: "host memory for the KV of each worker, `SIZES` such as 0,200GiB,1TiB, or x2 for twice the KV of its GPUs"},
+		{name: "disk-kv", path: "kv.disk.capacity", list: true, usage: "space on drives for the KV of each worker, below the host's, `SIZES`"},
+		{name: "kv-policy", path: "kv.policy", list: true, usage: "what is done with the KV of sessions, `NAMES`: lru, offload-on-tool, prefetch-before-return, all, ...; 'agentsim config --kv-policies' tells what each does"},
 		{name: "mode", path: "load.mode", usage: "arrival `MODE`: recorded, closed, concurrency, poisson, rollout"},
 		{name: "speed", path: "load.speed", usage: "divide arrivals and gaps by `X`"},
 		{name: "max-gap", path: "load.max_gap", usage: "longest `TIME` between turns, such as 60s"},
@@ -303,7 +307,12 @@ func (p *predict) axes() ([]axis, error) {
 	if err := p.solved(given); err != nil {
 		return nil, err
 	}
-	if len(p.configs) == 0 && !given["router.policy"] && !given["router.policy_config"] {
+	switch policyGiven := given["router.policy"] || given["router.policy_config"]; {
+	case len(p.configs) > 0 || policyGiven:
+	case slices.ContainsFunc(axes, func(a axis) bool { return strings.HasPrefix(a.path, "kv.") }): // they are what is compared
+		p.sets = append([]string{"router.policy=kv"}, p.sets...)
+		p.assume("the router policy kv (--router)")
+	default:
 		axes = append(axes, axis{"router.policy", []string{"round-robin", "sticky", "kv"}})
 		p.assume("the policies round-robin, sticky and kv are compared (--router)")
 	}
