@@ -119,6 +119,8 @@ func axisLabel(key string) string {
 		return "concurrent programs (load.concurrency)"
 	case "load.rate":
 		return "programs per second (load.rate)"
+	case hostKey:
+		return "GiB of host memory for the KV of a worker (" + hostKey + ")"
 	}
 	return printable(key)
 }
@@ -199,35 +201,56 @@ func (p *page) addBars(runs []*Run) {
 	}
 }
 
-// spaceTimeParts are the terms of SpaceTime with their styles.
-var spaceTimeParts = []struct {
+// share is a part of a stacked bar.
+type share struct {
 	name, class string
-	of          func(*SpaceTime) Part
-}{
-	{"decode", "st0", func(s *SpaceTime) Part { return s.Decode }},
-	{"prefill", "st1", func(s *SpaceTime) Part { return s.Prefill }},
-	{"recompute", "st2", func(s *SpaceTime) Part { return s.Recompute }},
-	{"caching", "st3", func(s *SpaceTime) Part { return s.Caching }},
-	{"unused", "st4", func(s *SpaceTime) Part { return s.Unused }},
+	of          func(*Run) float64 // of the whole bar
 }
 
-// addSpaceTime draws where the KV capacity went.
-func (p *page) addSpaceTime(runs []*Run) {
-	known := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.KV.SpaceTime == nil })
+// spaceTimeShares are the terms of SpaceTime.
+var spaceTimeShares = []share{
+	{"decode", "st0", func(r *Run) float64 { return r.KV.SpaceTime.Decode.Share.Value }},
+	{"prefill", "st1", func(r *Run) float64 { return r.KV.SpaceTime.Prefill.Share.Value }},
+	{"recompute", "st2", func(r *Run) float64 { return r.KV.SpaceTime.Recompute.Share.Value }},
+	{"caching", "st3", func(r *Run) float64 { return r.KV.SpaceTime.Caching.Share.Value }},
+	{"unused", "st4", func(r *Run) float64 { return r.KV.SpaceTime.Unused.Share.Value }},
+}
+
+// promptShares are where the KV of prompts came from, where there are tiers.
+var promptShares = []share{
+	{"cached on the GPU", "st0", func(r *Run) float64 {
+		return (r.KV.HitTokens.Value - r.KV.FetchedTokens.Value - r.KV.PrefetchedTokens.Value) / r.KV.PromptTokens.Value
+	}},
+	{"prefetched", "st3", func(r *Run) float64 { return r.KV.PrefetchedTokens.Value / r.KV.PromptTokens.Value }},
+	{"fetched while the request waited", "st1", func(r *Run) float64 { return r.KV.FetchedTokens.Value / r.KV.PromptTokens.Value }},
+	{"computed", "st2", func(r *Run) float64 { return 1 - r.KV.HitTokens.Value/r.KV.PromptTokens.Value }},
+}
+
+// addShares draws where the KV capacity went, and where prompts came from.
+func (p *page) addShares(runs []*Run) {
+	p.addStacked("Where the KV capacity went (tokens × time)", runs, spaceTimeShares, func(r *Run) bool { return r.KV.SpaceTime != nil })
+	if slices.ContainsFunc(runs, func(r *Run) bool { return broughtShare(r).Known }) {
+		p.addStacked("Where the KV of prompts came from (tokens)", runs, promptShares, func(r *Run) bool { return r.KV.PromptTokens.Value > 0 })
+	}
+}
+
+// addStacked draws the shares of the runs of which they are known.
+func (p *page) addStacked(title string, runs []*Run, shares []share, isKnown func(*Run) bool) {
+	known := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !isKnown(r) })
 	if len(known) == 0 {
 		return
 	}
 	known = p.drawn(known)
-	b := newBars("Where the KV capacity went (tokens × time)", known)
-	for _, t := range spaceTimeParts {
-		b.Legend = append(b.Legend, legendEntry{Class: t.class, Name: t.name})
+	b := newBars(title, known)
+	for _, s := range shares {
+		b.Legend = append(b.Legend, legendEntry{Class: s.class, Name: s.name})
 	}
 	for i, r := range known {
 		x := b.Left
-		for _, t := range spaceTimeParts {
-			share := t.of(r.KV.SpaceTime).Share.Value
+		for _, s := range shares {
+			share := s.of(r)
 			width := share * (plotWidth - 8 - b.Left)
-			b.Rows[i].Parts = append(b.Rows[i].Parts, barPart{t.class, unit(x), unit(width), t.name + " " + percent(share)})
+			b.Rows[i].Parts = append(b.Rows[i].Parts, barPart{s.class, unit(x), unit(width), s.name + " " + percent(share)})
 			x += width
 		}
 	}

@@ -80,7 +80,7 @@ func newPage(r *Report) *page {
 	} else {
 		p.addBars(r.Runs)
 	}
-	p.addSpaceTime(r.Runs)
+	p.addShares(r.Runs)
 	p.addStates(r.Runs)
 	p.Open = len(p.States) <= maxOpen
 	p.Tables = tables(r.Runs)

@@ -91,8 +91,20 @@ func isNumeric(runs []*Run, key string) bool {
 	})
 }
 
-// axisNumber reads a value of an axis: a number, a multiple such as x0.5, or a time, in seconds.
+// sizes are the units of sizes, in GiB.
+var sizes = []struct {
+	name string
+	gib  float64
+}{{"TiB", 1 << 10}, {"GiB", 1}, {"MiB", 1. / (1 << 10)}, {"TB", 1e12 / (1 << 30)}, {"GB", 1e9 / (1 << 30)}, {"MB", 1e6 / (1 << 30)}}
+
+// axisNumber reads a value of an axis: a number, a multiple such as x0.5, a time, in seconds, or a size, in GiB.
 func axisNumber(value string) (float64, bool) {
+	for _, u := range sizes {
+		if number, ok := strings.CutSuffix(value, u.name); ok {
+			v, err := strconv.ParseFloat(number, 64)
+			return v * u.gib, err == nil && v-v == 0
+		}
+	}
 	if d, err := time.ParseDuration(value); err == nil && value != "0" {
 		return d.Seconds(), true
 	}
