@@ -16,6 +16,9 @@ type KVUse struct {
 	Actions []Outcomes
 }
 
+// KeepsKV tells whether the deployment has tiers below the GPUs, or rules for the KV of sessions.
+func (p *Plan) KeepsKV() bool { return p.memory != nil }
+
 // kvUse is what has been done so far; nil where there is nothing below the GPUs.
 func (r *run) kvUse() *KVUse {
 	if r.memory == nil {

@@ -75,6 +75,7 @@ func columnsFor(runs []*Run) []*column {
 		{head: "hit", unit: "rate", name: "hit rate", metric: hitRate},
 		{head: "wasted", unit: "prefill", name: "wasted prefill", metric: reprefillShare, needless: Known(0)},
 		{head: "KV", unit: "fetched", name: "KV fetched", metric: brought, needless: Known(0)},
+		{head: "idle KV", unit: "GiB·s", name: "KV held idle", metric: idleKV, compare: true, needless: Known(0)},
 		{head: "moved", unit: "GB", name: "moved GB", metric: movedKV, needless: Known(0)},
 		{head: "accepted", unit: "/step", name: "accepted drafts", metric: acceptedDrafts},
 		{unit: "preempts", name: "preemptions", metric: preemptions, needless: Known(0)},

@@ -35,6 +35,10 @@ func tables(runs []*Run) []sheet {
 	if len(tiered) > 0 {
 		list = append(list, newSheet("KV tiers", tiered, tierEntries()), newSheet("KV policy", tiered, actionEntries()))
 	}
+	holding := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.KV.HeldGiBS == nil })
+	if len(holding) > 0 {
+		list = append(list, newSheet("KV held by sessions (GiB·s)", holding, holdingEntries))
+	}
 	list = slices.DeleteFunc(list, func(s sheet) bool { return len(s.Heads) == 1 })
 	if len(scheduled) > 0 {
 		list = append(list, newSheet("Program scheduler", scheduled, schedulerEntries))

@@ -35,3 +35,28 @@ type Holder struct {
 	Program  string  `json:"program"`
 	HeldGiBS Holding `json:"held_gib_s"`
 }
+
+// heldIdle is the KV on GPUs that no request referred to, in GiB·s; not known where nobody kept account.
+func heldIdle(r *Run) Figure {
+	h := r.KV.HeldGiBS
+	if h == nil {
+		return Figure{}
+	}
+	return Known(h.Total() - h.Running.Value)
+}
+
+// holdingEntries are of runs with accounts of KV.
+var holdingEntries = []entry{
+	heldEntry("running", func(h *Holding) Figure { return h.Running }),
+	heldEntry("pinned", func(h *Holding) Figure { return h.Pinned }),
+	heldEntry("tool", func(h *Holding) Figure { return h.Tool }),
+	heldEntry("human", func(h *Holding) Figure { return h.Human }),
+	heldEntry("other waits", func(h *Holding) Figure { return h.Other }),
+	heldEntry("paused", func(h *Holding) Figure { return h.Paused }),
+	heldEntry("ended subagents", func(h *Holding) Figure { return h.EndedSubagent }),
+	heldEntry("ended", func(h *Holding) Figure { return h.Ended }),
+}
+
+func heldEntry(head string, of func(*Holding) Figure) entry {
+	return rareFigure(head, func(r *Run) Figure { return of(r.KV.HeldGiBS) })
+}

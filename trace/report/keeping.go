@@ -98,9 +98,8 @@ func (r *Run) keptBy(other *Run) []string {
 	if p := r.KV.Actions["pin"]; p.done() > 0 && p.Late > 0 {
 		facts = append(facts, countOf(p.Late, p.done(), "pin")+" ended before the tool returned")
 	}
-	idle := Metric{of: func(r *Run) Figure { return r.KV.IdleGiBS }}
-	if a, b := r.KV.IdleGiBS, other.KV.IdleGiBS; idle.differ(r, other) {
-		facts = append(facts, fmt.Sprintf("KV idle on the GPUs is %s GiB·s against %s", number(a.Value), number(b.Value)))
+	if idleKV.differ(r, other) {
+		facts = append(facts, fmt.Sprintf("KV held idle is %s GiB·s against %s", number(idleKV.Of(r).Value), number(idleKV.Of(other).Value)))
 	}
 	if l := busiest(r); l != nil {
 		facts = append(facts, fmt.Sprintf("the busiest link, %s, moves KV %s of the time", l.Name, percent(l.BusiestShare.Value)))

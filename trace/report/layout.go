@@ -43,8 +43,8 @@ func (l *layout) shown() []*column {
 // The order in which a table that is too wide gets narrower: changes of secondary figures go first, then parts of the
 // names, then whole columns.
 var (
-	hiddenFirst = []string{"preemptions", "output tok/s", "TPOT p50", "TTFT p50", programPrice.Name, doneHalf.Name, done99.Name, done90.Name}
-	droppedNext = []string{"preemptions", "accepted drafts", "output tok/s", "moved GB", "TPOT p50", "in SLO", programPrice.Name, done99.Name, doneHalf.Name, "TTFT p50", done90.Name}
+	hiddenFirst = []string{"preemptions", idleKV.Name, "output tok/s", "TPOT p50", "TTFT p50", programPrice.Name, doneHalf.Name, done99.Name, done90.Name}
+	droppedNext = []string{"preemptions", "accepted drafts", "output tok/s", "moved GB", "TPOT p50", idleKV.Name, "in SLO", programPrice.Name, done99.Name, doneHalf.Name, "TTFT p50", done90.Name}
 	hiddenLast  = []string{meanMakespan.Name, meanE2E.Name, doneLast.Name}
 	droppedLast = []string{"wasted prefill", "KV fetched", "hit rate", doneLast.Name, pausedMean.Name, "TTFT p99", meanMakespan.Name, meanE2E.Name}
 )

@@ -74,6 +74,7 @@ var (
 	hitRate        = Metric{Name: "hit rate", share: true, of: func(r *Run) Figure { return r.KV.HitRate }}
 	acceptedDrafts = Metric{Name: "accepted draft tokens per step", of: (*Run).acceptedPerStep}
 	brought        = Metric{Name: "fetched", share: true, of: broughtShare}
+	idleKV         = Metric{Name: "KV held idle", LowerIsBetter: true, of: heldIdle}
 	movedKV        = Metric{Name: "KV moved", LowerIsBetter: true, of: movedGB}
 	reprefillShare = Metric{
 		Name: "re-prefilling", LowerIsBetter: true, share: true, of: func(r *Run) Figure { return r.KV.ReprefillTimeShare },

@@ -31,6 +31,7 @@ type batch struct {
 	traces    bool    // keep results for writing traces
 	events    string  // folder for sidecars of events; "" none
 	sampled   bool    // sample the state of the rows over time
+	accounts  bool    // tell what sessions held
 	explain   string  // what is to be explained; "" nothing
 	price     float64 // of an hour of a GPU; 0: not known
 	rows      int
@@ -249,6 +250,7 @@ func (b *batch) simulate(ctx context.Context, c *cell) {
 		if b.sampled && c.bound == "" && c.plan.Seed == b.firstSeed(c.row) {
 			options.Samples = maxSamples
 		}
+		options.Accounts = b.accounts
 		b.inTurn(func() { result, err = b.runCell(ctx, c, options) })
 	}
 	config, encodeErr := yaml.MarshalWithOptions(c.plan.Deployment, yaml.JSON())

@@ -394,6 +394,7 @@ func (p *predict) newBatch(capture *trace.Capture, deployments []sim.Deployment)
 		}
 	}
 	b.rows = len(deployments)
+	b.accounts = slices.ContainsFunc(b.cells, func(c *cell) bool { return c.plan.KeepsKV() })
 	if p.bounds {
 		if err := b.addBounds(); err != nil {
 			return nil, usagef("%w", err)
