@@ -13,10 +13,10 @@ var kvHelp = map[string]string{
 	"speculative-prefill":    "compute what is known of the next prompt, the answer without its reasoning, while the tool runs (Dynamo's hint)",
 	"all":                    "prefetch-before-return, kvcr, evict-subagents, pins for short tools; also demote on pause, drop at compaction and end",
 	// Presets.
-	"vllm":    "what is computed is written through to the host (vLLM's OffloadingConnector)",
-	"lmcache": "only prompts are, in whole chunks of 256 tokens (LMCache's chunk_size, save_decode_cache)",
-	"hicache": "a host tier of twice the KV of the GPUs, prompts fetched from 256 tokens on (SGLang's hicache_ratio, prefetch_threshold)",
-	"kvbm":    "blocks are written once a second request has had them (the filter of Dynamo's KV block manager)",
+	"vllm":    "what is computed is written through to the host, from vLLM 0.23 on only prompts (its OffloadingConnector)",
+	"lmcache": "only prompts are written, in whole chunks of 256 tokens (LMCache's chunk_size, save_decode_cache)",
+	"hicache": "a host tier of twice the KV of the GPUs, below it prompts are fetched from 256 tokens on (SGLang's hicache_ratio, prefetch_threshold)",
+	"kvbm":    "all is written to the host, to drives what a second request has had (the filter of Dynamo's KV block manager)",
 	// Events.
 	"tool-start":     "a turn has ended with a call of a tool",
 	"turn-end":       "a turn has ended without one, and others follow",

@@ -20,10 +20,14 @@ func (c *comparison) keeping() string {
 			return "KV: " + strings.Join(facts, ", ") + "."
 		}
 	}
-	for _, key := range []string{policyKey, hostKey} {
+	tiered := func(r *Run) bool { return len(r.KV.Tiers) > 0 }
+	acted := func(r *Run) bool { return len(r.KV.Actions) > 0 }
+	for _, by := range []struct {
+		key string
+		of  func(*Run) bool
+	}{{policyKey, tiered}, {hostKey, tiered}, {policyKey, acted}} {
 		for _, i := range c.ranked {
-			r := c.runs[i]
-			if j := c.without(r, key); j >= 0 && r.KV.Tiers != nil {
+			if j := c.without(c.runs[i], by.key); j >= 0 && by.of(c.runs[i]) {
 				return c.worth(i, j)
 			}
 		}
@@ -65,7 +69,7 @@ func (c *comparison) worth(i, j int) string {
 	for _, m := range []Metric{c.metric, ttftP99, reprefillShare} {
 		if m.differ(r, other) {
 			changes = append(changes, fmt.Sprintf("%s %s against %s", m.Name, c.print(m, i), c.print(m, j)))
-		} else {
+		} else if m.Of(r).Known && m.Of(other).Known {
 			same = append(same, m.Name)
 		}
 	}
