@@ -224,7 +224,7 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 	r.target, r.table.Path, r.table.Class, r.table.Priority, r.table.Owner = r.Input, r.Path, kvcache.Normal, r.Priority, r.Owner
 	e.arrivals++
 	r.arrival = e.arrivals
-	if e.pins.of[r.Session] != nil {
+	if e.await(r.Session, true) {
 		r.Rank -= pinnedFirst
 	}
 	if r.limit = r.Output; r.MaxOutput > r.limit && e.style.fits(r.Input, r.MaxOutput) {
@@ -249,6 +249,7 @@ func (e *Engine) Enqueue(now time.Duration, r *Request) {
 func (e *Engine) Cancel(now time.Duration, r *Request) {
 	e.look(now)
 	e.discount(now, r)
+	e.await(r.Session, false)
 	switch r.state {
 	case coming:
 		e.coming.remove(r)

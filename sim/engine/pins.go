@@ -21,11 +21,12 @@ type pins struct {
 	blocks int // of all pins, shared ones once for each
 }
 
-// pin is what one session holds until its lease ends.
+// pin is what one session holds until its lease ends. While a request of the session waits it does not.
 type pin struct {
 	session uint64
 	rank    int64 // of its requests
-	until   time.Duration
+	leased  time.Duration
+	until   time.Duration // leased, or Never
 	order   int64
 	blocks  int
 	held    *kvcache.Pin
@@ -56,9 +57,9 @@ func (h *leases) Pop() any {
 	return p
 }
 
-// Pin keeps the cached blocks of the path's first tokens from eviction, until the time given, until the session's next
-// request is admitted, or until running requests need the room. It is called between steps. A session has one pin.
-// Those of the highest rank lose theirs first. It returns how many blocks it keeps.
+// Pin keeps the cached blocks of the path's first tokens from eviction, until the time given, or where the engine is Ranked
+// until the session's next request is admitted if that has come by then, or until running requests need the room. It is
+// called between steps. A session has one pin. Those of the highest rank lose theirs first. It returns how many blocks it keeps.
 func (e *Engine) Pin(now time.Duration, session uint64, rank int64, path []trace.Span, tokens int32, until time.Duration) int {
 	pool, ok := e.cache.(*kvcache.Pool)
 	if !ok || until <= now {
@@ -79,7 +80,7 @@ func (e *Engine) lease(session uint64, rank int64, held *kvcache.Pin, blocks int
 		e.pins.of = map[uint64]*pin{}
 	}
 	e.order++
-	p := &pin{session: session, rank: rank, until: until, order: e.order, blocks: blocks, held: held}
+	p := &pin{session: session, rank: rank, leased: until, until: until, order: e.order, blocks: blocks, held: held}
 	e.pins.of[session] = p
 	heap.Push(&e.pins.leases, p)
 	e.pins.blocks += blocks
@@ -112,6 +113,22 @@ func (e *Engine) unpin(session uint64) {
 	e.pins.blocks -= p.blocks
 	e.cache.(*kvcache.Pool).Unpin(p.held)
 	e.style.freed()
+}
+
+// await keeps a session's pin while a request of it waits, as Continuum does (arXiv 2511.02230, section 5.2; its preview's
+// unpin_requests_regular), or lets the pin have its end again when the request is gone. It tells whether there is a pin. Where
+// pinned sessions do not go first it keeps none longer: all that wait in the queue would be pinned, and little could run.
+func (e *Engine) await(session uint64, waits bool) bool {
+	p := e.pins.of[session]
+	if p == nil || !e.Ranked {
+		return p != nil
+	}
+	p.until = p.leased
+	if waits {
+		p.until = Never
+	}
+	heap.Fix(&e.pins.leases, p.heap)
+	return true
 }
 
 // endLeases unpins what has had its time.

@@ -91,3 +91,61 @@ func TestPins(t *testing.T) {
 func finished(outcomes []Outcome, id int32) bool {
 	return slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Kind == Finished && o.Request.ID == id })
 }
+
+// Of a cache of 10 blocks request 0 leaves 4 pinned at 10 ms until 15 ms. Request 1 runs from then on until 35 ms, with 2 blocks
+// at first. Request 2 of another session comes at 11 ms and needs 5 blocks, then at 12 ms the next of the pin's session, request
+// 3. The pin outlives its lease, so that request 2 waits for request 1 to end and request 3 finds its 4 blocks. If request 3
+// goes away at 22 ms, the pin goes with it, and request 2 is admitted at the next step boundary.
+func TestPinAwaitsItsSession(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		o := Options{MaxSeqs: 8, MaxBatchedTokens: 64, ReserveFull: true, Ranked: true}
+		e, err := New(o, models.FixedSteps(10*ms, 5*ms), kvcache.Options{BlockSize: 1, Blocks: 10, PrefixCaching: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := node(1, 4)
+		q := []*Request{
+			{ID: 0, Session: 1, Path: path, Input: 4, Output: 1},
+			{ID: 1, Session: 2, Path: node(2, 9), Input: 1, Output: 4},
+			{ID: 2, Session: 3, Path: node(3, 9), Input: 5, Output: 1, Rank: -pinnedFirst - 1},
+			{ID: 3, Session: 1, Path: below(path, 4, 5), Input: 5, Output: 1},
+		}
+		script := map[time.Duration]func(now time.Duration){
+			0:       func(now time.Duration) { e.Enqueue(now, q[0]) },
+			10 * ms: func(now time.Duration) { e.Pin(now, 1, 0, path, 4, 15*ms); e.Enqueue(now, q[1]) },
+			11 * ms: func(now time.Duration) { e.Enqueue(now, q[2]) },
+			12 * ms: func(now time.Duration) { e.Enqueue(now, q[3]) },
+			22 * ms: func(now time.Duration) {
+				if gone {
+					e.Cancel(now, q[3])
+				}
+			},
+		}
+		for now := time.Duration(0); now < 100*ms; now += ms {
+			if e.Next() == now {
+				e.EndStep()
+			}
+			if do := script[now]; do != nil {
+				do(now)
+			}
+			if e.Next() == now { // cut short
+				e.EndStep()
+			}
+			if e.Next() == Never {
+				if _, err := e.Schedule(now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := e.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		admitted, hit := 35*ms, int32(4)
+		if gone {
+			admitted, hit = 25*ms, 0
+		}
+		if q[2].Admitted != admitted || q[3].Hit != hit {
+			t.Errorf("request 3 goes away: %v; request 2 is admitted at %v, and request 3 finds %d blocks, want %v and %d", gone, q[2].Admitted, q[3].Hit, admitted, hit)
+		}
+	}
+}
