@@ -20,6 +20,8 @@ import (
 type lab struct {
 	made  []work
 	slots chan struct{} // one for each run at a time
+	// accounts lets runs keep account of who holds KV.
+	accounts bool
 }
 
 // work is a compiled workload.
@@ -101,7 +103,7 @@ func (l *lab) run(setups ...setup) ([]outcome, error) {
 		wg.Go(func() {
 			l.slots <- struct{}{}
 			defer func() { <-l.slots }()
-			outcomes[i], errs[i] = simulate(s)
+			outcomes[i], errs[i] = simulate(s, sim.Options{Accounts: l.accounts})
 		})
 	}
 	wg.Wait()
@@ -113,12 +115,12 @@ func (l *lab) run(setups ...setup) ([]outcome, error) {
 	return outcomes, nil
 }
 
-func simulate(s setup) (outcome, error) {
+func simulate(s setup, o sim.Options) (outcome, error) {
 	p, err := s.deployment.Resolve()
 	if err != nil {
 		return outcome{}, err
 	}
-	res, err := sim.Run(context.Background(), s.work, p, sim.Options{})
+	res, err := sim.Run(context.Background(), s.work, p, o)
 	if err != nil {
 		return outcome{}, err
 	}
