@@ -12,10 +12,6 @@ func rules() []study {
 		{name: "gates none: ThunderAgent's scorer without its table", source: "what must be: the same run, request by request", quick: true, run: gatesNone},
 		{name: "fall: hit rate of vLLM with the load, mini-SWE-agent, GLM-4.6 fp8", source: "two nodes and four pods: from over 90% to almost 0 within 2 to 3 times the load",
 			run: fall},
-		{name: "tools: Continuum with short regular tools and with stochastic ones, GLM-4.6 fp8, 96 programs",
-			source: "arXiv 2602.13692, figure 4: ahead of vLLM on SWE-bench (213 to 140), behind on HLE (3.1 to 4.8), whose tools take up to hundreds of seconds",
-			run:    tools,
-			missed: map[string]string{stochastic + ": Continuum / vLLM": lease}},
 	}
 }
 
@@ -93,44 +89,4 @@ func fall(l *lab) ([]check, error) {
 		}
 	}
 	return append(list, within("load at 10% / load at 90%", nan, float64(first)/float64(last), 1, 3, times)), nil
-}
-
-const stochastic = "tools of 20 s in the mean, σ 2.51"
-
-const lease = "the lease here is that of Continuum's paper, which weighs the distribution of a tool's times; its preview pins where their " +
-	"mean is below 2 s, and may be what was measured"
-
-// tools checks the leases of Continuum's paper rather than its preview, which ignores the spread of a tool's times.
-func tools(l *lab) ([]check, error) {
-	var list []check
-	for _, c := range []struct {
-		what, profile, tool  string
-		published, low, high float64
-	}{
-		{"tools of 0.5 s each", "mini-swe-agent", "tool=0.5:0.5", 213.0 / 140, 1.05, none},
-		{"tools of 5 s each", "mini-swe-agent", "tool=5:5", nan, 1.05, none},
-		{stochastic, "openhands", "tool=20", 3.1 / 4.8, 0, 1},
-	} {
-		w, err := l.workload(c.profile, c.tool)
-		if err != nil {
-			return nil, err
-		}
-		d := glm(1, 96)
-		leased := withSystem(d, fcfs)
-		leased.Engine.Scheduling = "continuum"
-		pinned := withSystem(d, fcfs)
-		pinned.KV.Policy = "continuum"
-		first := pinned
-		first.Engine.Scheduling = "priority" // which lets pinned sessions go first
-		o, err := l.run(setup{w, withSystem(d, fcfs)}, setup{w, leased}, setup{w, first}, setup{w, pinned})
-		if err != nil {
-			return nil, err
-		}
-		of := func(i int) float64 { return o[i].turnsPerMin() / o[0].turnsPerMin() }
-		list = append(list, within(c.what+": Continuum / vLLM", c.published, of(1), c.low, c.high, times),
-			within(c.what+": kv.policy continuum, pinned sessions first / vLLM", nan, of(2), 1.05, none, times),
-			// In order of arrival a pin often ends before its request has its turn: it only withholds.
-			within(c.what+": kv.policy continuum alone / vLLM", nan, of(3), 0, 1, times))
-	}
-	return list, nil
 }

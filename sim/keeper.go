@@ -24,7 +24,6 @@ type keeper struct {
 	alone    exclusive
 	stays    map[uint64]*stay // by session
 	timers   timers
-	lease    *continuum
 	outcomes [kvActions]Outcomes
 	spans    []trace.Span
 }
@@ -93,8 +92,7 @@ func (t *timers) Pop() any {
 }
 
 func newKeeper(r *run) *keeper {
-	return &keeper{r: r, rules: r.plan.rules, memory: r.service.memory, alone: newExclusive(r.w), stays: map[uint64]*stay{},
-		lease: newContinuum(r.plan, r.tools)}
+	return &keeper{r: r, rules: r.plan.rules, memory: r.service.memory, alone: newExclusive(r.w), stays: map[uint64]*stay{}}
 }
 
 // next is when a timer fires.
@@ -382,7 +380,7 @@ func (k *keeper) do(rule *kvRule, s *stay) {
 func (k *keeper) pin(rule *kvRule, s *stay) {
 	ttl := rule.ttl
 	if ttl == autoTime || ttl == noTime {
-		if ttl = k.lease.lease(s.tool, s.blocks*k.size()); ttl == 0 {
+		if ttl = k.r.continuum.lease(s.tool, s.blocks*k.size()); ttl == 0 {
 			return
 		}
 	}
