@@ -130,6 +130,7 @@ func slowOffload(l *lab) ([]check, error) {
 	var setups []setup
 	for _, n := range panelA.programs {
 		plain := served(glm(1, n), "kv")
+		plain.Load.Duration = 30 * time.Minute
 		always := plain
 		always.KV.Preset, always.KV.Host.Capacity, always.KV.Host.Read = "lmcache", "1TB", "5.64GB/s"
 		faster := always
@@ -148,7 +149,8 @@ func slowOffload(l *lab) ([]check, error) {
 		what := func(s string) string { return fmt.Sprintf("%d programs: %s", n, s) }
 		list = append(list, shown(what("LMCache, steps/min"), published[i], always.turnsPerMin(), number),
 			within(what("LMCache / vLLM"), published[i]/panelA.throughput[fcfs][i], of(always), 0, 0.95, times),
-			within(what("LMCache that fetches only what is faster / vLLM"), nan, of(faster), 0.95, none, times))
+			// What is written stays on the GPUs until it is, which tells where KV is just enough.
+			within(what("LMCache that fetches only what is faster / vLLM"), nan, of(faster), 0.9, none, times))
 	}
 	return list, nil
 }
