@@ -218,6 +218,9 @@ const (
 	FieldToolEnd      // of a tool that the turn called
 )
 
+// AllFields is the set of all fields.
+const AllFields Fields = 1<<len(fieldNames) - 1
+
 // fieldNames are the names of the fields, in the order of their bits.
 var fieldNames = [...]string{"start", "end", "output_tokens", "session", "model", "gap", "history", "input_tokens",
 	"hashes_from_text", "hashes_from_cached", "parent", "tool_end"}

@@ -1,5 +1,7 @@
 package anonymize
 
+import "github.com/agentsim/agentsim/trace"
+
 // dynamoRow is the rule for a line of a Dynamo request trace (dynamo.request.trace.v1 and its predecessors), enveloped
 // or bare. Of a payload row only the scheduling hints stay, which the request's own row has no place for, and what a
 // recorder tells of lost rows.
@@ -59,7 +61,7 @@ func dynamoRequest() rule {
 			"planned_ns": number, "ready_ns": number, "due_ns": number, "held_ns": number, "waited_ns": number, "tool_ns": number, "human_ns": number, "preemptions": number, "reasoning_tokens": number,
 			"response_id": id, "http_status": number, "token_gaps_us": list(number), "completion_sequence_hashes": hashes,
 			"status":      words("completed", "rejected", "failed", "unfinished"),
-			"inferred":    list(words("start", "end", "output_tokens", "session", "model", "gap", "history")),
+			"inferred":    list(words(trace.AllFields.Names()...)),
 			"agent_hints": agentHints(),
 		}),
 	})

@@ -158,6 +158,23 @@ func TestEveryFieldOfARecordIsDecided(t *testing.T) {
 	}
 }
 
+// A shared trace tells of every field that a rule filled, and nothing else in the list that does.
+func TestMarksOfFilledFieldsStay(t *testing.T) {
+	marks := func(names []string) string {
+		list, _ := json.Marshal(names)
+		return `{"event_type":"request_end","request":{"agentsim":{"inferred":` + string(list) + `}}}`
+	}
+	names := trace.AllFields.Names()
+	r := newRewriter(Options{Key: testKey(t)})
+	r.row([]byte(marks(append(names, "of ana's disk"))), dynamoRow())
+	if got := strings.TrimSpace(string(r.out)); got != marks(names) {
+		t.Errorf("got  %s\nwant %s", got, marks(names))
+	}
+	if trace.FieldsNamed(names) != trace.AllFields || !slices.Contains(names, "tool_end") {
+		t.Errorf("%q are not all fields", names)
+	}
+}
+
 // FuzzRows feeds any JSON to the rules of every format. What comes out is JSON that the same rules keep whole, and has no
 // string that is not a word, a name, a time, a pseudonym or filler.
 func FuzzRows(f *testing.F) {

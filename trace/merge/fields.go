@@ -54,7 +54,7 @@ func (m *merger) fillCalls() {
 }
 
 // fieldOrder is the order in which trace tells fields.
-var fieldOrder = trace.Fields(1<<16 - 1).Names()
+var fieldOrder = trace.AllFields.Names()
 
 // fillCall gives a server's call what a harness tells of it, and returns the fields that a rule had filled and are now told.
 // Of the server stay the times, the hashes, and the counts that it told; of the harness come the session, the tools and the trigger.
