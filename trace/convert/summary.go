@@ -12,8 +12,8 @@ import (
 // Summary is what reading a trace met, for a person.
 type Summary struct {
 	Format string `json:"format"`
-	// Files, Rows, Calls, Sessions and Tools are what was read, Lost the rows that could not be, Duplicates the calls
-	// that were told more than once.
+	// Files, Rows, Calls, Sessions with a call and Tools are what was read, Lost the rows that could not be, Duplicates the
+	// calls that were told more than once.
 	Files      int `json:"files"`
 	Rows       int `json:"rows"`
 	Calls      int `json:"calls"`
@@ -37,10 +37,13 @@ type Count struct {
 
 // Summarize sums up what reading a capture met.
 func Summarize(c *trace.Capture) Summary {
-	s := Summary{Format: c.Format, Files: c.Read.Files, Rows: c.Read.Lines, Calls: c.Read.Calls, Sessions: len(c.Sessions),
+	s := Summary{Format: c.Format, Files: c.Read.Files, Rows: c.Read.Lines, Calls: c.Read.Calls,
 		Tools: c.Read.Tools, Lost: c.Read.LostRows, Duplicates: c.Read.Duplicates}
 	inferred, sharing := map[string]int{}, map[string]int{}
 	for _, session := range c.Sessions {
+		if len(session.Turns) > 0 {
+			s.Sessions++
+		}
 		for _, t := range session.Turns {
 			for _, name := range t.Inferred.Names() {
 				inferred[name]++

@@ -26,6 +26,9 @@ func Records(c *trace.Capture) (records iter.Seq[*trace.Record], lost []Count) {
 	}
 	for _, s := range c.Sessions {
 		for _, t := range s.Turns {
+			if row := t.Row; row != nil && row.AgentContext != nil && row.AgentContext.Identity().Run != "" {
+				w.lose("ids of runs", 1)
+			}
 			if t.Explicit && len(t.Deps) > 0 {
 				w.lose("what calls wait for, as it was stated", 1)
 			}

@@ -99,9 +99,14 @@ func (c *importCommand) run(cmd *cobra.Command, g *Global, args []string) error 
 	if names := targetNames(); !slices.Contains(names, c.to) {
 		return usagef("--to %s: unknown format%s; known are %s", c.to, suggestion(c.to, names), strings.Join(names, ", "))
 	}
+	c.whole = c.to == convert.FormatDynamo // the other formats have no place for more of a row
 	capture, err := c.open(cmd.Context(), g, args)
 	if err != nil {
 		return err
+	}
+	if capture.Read.Calls == 0 {
+		return usagef("%s: %d tools, but no LLM call; 'agentsim merge SERVER --with' adds them to the trace of the calls",
+			strings.Join(args, " "), capture.Read.Tools)
 	}
 	result := imported{Summary: convert.Summarize(capture)}
 	if c.out != "" {

@@ -26,6 +26,7 @@ type source struct {
 	strict    bool           // refuse fields filled by rule
 	sample    convert.Sample // what to draw of formats that hold distributions
 	details   bool           // read what only those who show a trace need
+	whole     bool           // read what only those who write a trace again need
 }
 
 func (s *source) addTraceFlags(cmd *cobra.Command) {
@@ -75,7 +76,7 @@ func (s *source) open(ctx context.Context, g *Global, args []string) (*trace.Cap
 		return nil, usagef("no trace given; name files, a folder or a segment prefix, or take --profile %s", synth.Profiles()[0])
 	}
 	c, err := convert.Open(ctx, args, convert.Options{Format: s.format, BlockSize: s.blockSize, Details: s.details,
-		Strict: s.strict, Sample: s.sample, Stdin: g.Stdin})
+		Whole: s.whole, Strict: s.strict, Sample: s.sample, Stdin: g.Stdin})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
