@@ -186,11 +186,7 @@ func (s *scanner) observation(step *trajectoryStep) {
 			continue
 		}
 		for ok := s.array(); ok; ok = s.more() {
-			if s.peek() != '{' {
-				s.skip()
-				continue
-			}
-			for key, ok := s.object(); ok; key, ok = s.next() {
+			for key, ok := s.looseObject(); ok; key, ok = s.next() {
 				switch string(key) {
 				case "content":
 					step.results = append(append(step.results, s.content()...), '\n')
@@ -209,11 +205,7 @@ func trajectoryRefs(refs []byte) (ids []string) {
 	s := scanner{data: refs}
 	one := func() {
 		session, id := "", ""
-		if s.peek() != '{' {
-			s.skip()
-			return
-		}
-		for key, ok := s.object(); ok; key, ok = s.next() {
+		for key, ok := s.looseObject(); ok; key, ok = s.next() {
 			switch string(key) {
 			case "session_id":
 				session = s.loose()

@@ -57,11 +57,7 @@ func (s *scanner) stringAt(path ...string) (found string) {
 		s.skip()
 		return ""
 	}
-	if s.peek() != '{' {
-		s.skip()
-		return ""
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		if string(key) == path[0] {
 			found = s.stringAt(path[1:]...)
 		} else {

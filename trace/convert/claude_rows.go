@@ -263,11 +263,7 @@ func parseDate(text string) (time.Duration, error) {
 
 // message reads a message object and returns its role.
 func (r *claudeReader) message(row *claudeRow) (role string) {
-	if r.peek() != '{' {
-		r.skip()
-		return ""
-	}
-	for key, ok := r.object(); ok; key, ok = r.next() {
+	for key, ok := r.looseObject(); ok; key, ok = r.next() {
 		switch string(key) {
 		case "id":
 			row.message = r.loose()
@@ -292,11 +288,7 @@ func (r *claudeReader) message(row *claudeRow) (role string) {
 }
 
 func (s *scanner) usage(u *claudeUsage) {
-	if s.peek() != '{' {
-		s.skip()
-		return
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "input_tokens":
 			u.input = s.count()
@@ -439,11 +431,7 @@ func toolOf(id, name string, input []byte) claudeTool {
 
 // toolUseResult looks for the agent that a tool ran. Text that looks like it is not taken: any program may print it.
 func (r *claudeReader) toolUseResult(row *claudeRow) {
-	if r.peek() != '{' {
-		r.skip()
-		return
-	}
-	for key, ok := r.object(); ok; key, ok = r.next() {
+	for key, ok := r.looseObject(); ok; key, ok = r.next() {
 		if string(key) == "agentId" {
 			row.spawned = r.loose()
 		} else {

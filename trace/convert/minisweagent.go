@@ -81,11 +81,7 @@ func (m *miniMessage) extra(s *scanner) {
 		case "timestamp":
 			m.at = s.unixSeconds()
 		case "response":
-			if s.peek() != '{' {
-				s.skip()
-				continue
-			}
-			for key, ok := s.object(); ok; key, ok = s.next() {
+			for key, ok := s.looseObject(); ok; key, ok = s.next() {
 				if string(key) == "usage" && s.peek() == '{' {
 					m.in, m.cached, m.out, m.hard = s.openAIUsage()
 				} else {
@@ -103,11 +99,7 @@ func (m *miniMessage) extra(s *scanner) {
 func (s *scanner) openAIUsage() (in, cached, out, reasoning int64) {
 	in, cached, out, reasoning = -1, -1, -1, -1
 	detail := func(name string, to *int64) {
-		if s.peek() != '{' {
-			s.skip()
-			return
-		}
-		for key, ok := s.object(); ok; key, ok = s.next() {
+		for key, ok := s.looseObject(); ok; key, ok = s.next() {
 			if string(key) == name {
 				*to = s.count()
 			} else {

@@ -122,11 +122,7 @@ func (s *scanner) openCode(objects *[]*openCodeObject, depth int) {
 // openCodeTime reads times in milliseconds since 1970: when a message was made and completed, when a part began and ended.
 func (s *scanner) openCodeTime() (created, completed, start, end time.Duration) {
 	created, completed, start, end = trace.NoTime, trace.NoTime, trace.NoTime, trace.NoTime
-	if s.peek() != '{' {
-		s.skip()
-		return
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "created":
 			created = s.unixMs()
@@ -153,11 +149,7 @@ func (s *scanner) unixMs() time.Duration {
 
 func (s *scanner) openCodeTokens() openCodeTokens {
 	t := openCodeTokens{-1, -1, -1, -1, -1}
-	if s.peek() != '{' {
-		s.skip()
-		return t
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		switch name := string(key); {
 		case name == "input":
 			t.input = s.count()
@@ -185,11 +177,7 @@ func (s *scanner) openCodeTokens() openCodeTokens {
 
 // openCodeState reads how a tool went.
 func (s *scanner) openCodeState(p *openCodePart) {
-	if s.peek() != '{' {
-		s.skip()
-		return
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "status":
 			p.status = s.loose()

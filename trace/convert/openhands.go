@@ -92,11 +92,7 @@ func (run *handsRun) readEvents(s *scanner) {
 
 // readMetrics reads the counts of each call; where they are empty the events have some.
 func (run *handsRun) readMetrics(s *scanner) {
-	if s.peek() != '{' {
-		s.skip()
-		return
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "token_usages":
 			for ok := s.list(); ok; ok = s.more() {
@@ -179,20 +175,12 @@ func (s *scanner) handsEvent() handsEvent {
 
 // handsToolCall reads the response that an action is of.
 func (s *scanner) handsToolCall(e *handsEvent) {
-	if s.peek() != '{' {
-		s.skip()
-		return
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "function_name":
 			e.function = s.str()
 		case "model_response":
-			if s.peek() != '{' {
-				s.skip()
-				continue
-			}
-			for key, ok := s.object(); ok; key, ok = s.next() {
+			for key, ok := s.looseObject(); ok; key, ok = s.next() {
 				switch {
 				case string(key) == "id":
 					e.response = s.name()

@@ -165,11 +165,7 @@ func jaegerParent(references []byte) string {
 
 // spanStatus tells whether a status is an error: code 2, or STATUS_CODE_ERROR.
 func (s *scanner) spanStatus() (failed bool) {
-	if s.peek() != '{' {
-		s.skip()
-		return false
-	}
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		if string(key) == "code" {
 			code := strings.ToUpper(string(s.span()))
 			failed = code == "2" || strings.HasSuffix(strings.Trim(code, `"`), "ERROR")

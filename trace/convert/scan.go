@@ -100,6 +100,15 @@ func (s *scanner) object() (key []byte, ok bool) {
 	return s.key()
 }
 
+// looseObject is object for a value that may be something else, which is skipped and has no keys.
+func (s *scanner) looseObject() (key []byte, ok bool) {
+	if s.peek() != '{' {
+		s.skip()
+		return nil, false
+	}
+	return s.object()
+}
+
 // next goes on after a value of an object and returns the next key; false at the end of the object.
 func (s *scanner) next() (key []byte, ok bool) {
 	if s.err != nil || s.accept('}') {
