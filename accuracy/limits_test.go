@@ -195,6 +195,9 @@ func TestHeldOut(t *testing.T) {
 
 // TestHostShare: what no physical term explains stays below a quarter of the time of steps.
 func TestHostShare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hundreds of deployments: not with -short")
+	}
 	truth := groundTruth(t)
 	serving, err := Read(filepath.Join(truth, "aic-silicon-serving", "calibrate", "h100_vllm_sglang_agg.csv"))
 	if err != nil {
