@@ -1,17 +1,14 @@
 // Package events reads and writes the sidecar of a run: what is in no request's record because it is not about a request,
-// such as the steps of engines, the KV blocks that kinds of programs hold, and the decisions of program schedulers.
+// such as the steps of engines, the KV blocks that kinds of programs hold, where the KV of sessions lies and moves, and the
+// decisions of program schedulers.
 //
 // A sidecar NAME.events.jsonl.gz lies beside the trace of its run. Its first line is a Header, each further one an Event.
 // Events stand in the order in which they happened, with what takes time at its end. Times are integer nanoseconds since
-// the run began, as in the records' agentsim objects.
+// the run began, as in the records' agentsim objects. Kinds of events and fields may be added under the same schema: readers
+// pass over those that they do not know.
 package events
 
-import (
-	"errors"
-	"fmt"
-	"math"
-	"time"
-)
+import "time"
 
 // Schema names the format in the header.
 const Schema = "agentsim.events.v1"
@@ -39,6 +36,8 @@ type Header struct {
 	// BlockSize is the tokens of a KV block, 0 when it is not known.
 	BlockSize int      `json:"block_size,omitempty"`
 	Workers   []Worker `json:"workers"`
+	// Remote is the KV blocks that fit in the remote tier, 0 when there is none.
+	Remote int `json:"remote_kv_blocks,omitempty"`
 }
 
 // Worker is one engine: a data-parallel rank of its own where a worker has several. Events and records name it by its
@@ -47,6 +46,9 @@ type Worker struct {
 	GPUs   int    `json:"gpus,omitempty"`
 	Blocks int    `json:"kv_blocks,omitempty"`
 	URL    string `json:"url,omitempty"`
+	// Host and Disk are the KV blocks that fit in its host's memory and on its drives, 0 when none are kept there.
+	Host int `json:"host_kv_blocks,omitempty"`
+	Disk int `json:"disk_kv_blocks,omitempty"`
 }
 
 // Event is one thing that happened at At; the field that is set says what.
@@ -59,6 +61,11 @@ type Event struct {
 	Decision   *Decision     `json:"decision,omitempty"`
 	Fault      *Fault        `json:"fault,omitempty"`
 	Gauge      *Gauge        `json:"gauge,omitempty"`
+	Tier       *Tier         `json:"tier,omitempty"`
+	Residency  *Residency    `json:"residency,omitempty"`
+	Transfer   *Transfer     `json:"transfer,omitempty"`
+	Link       *Link         `json:"link,omitempty"`
+	Action     *Action       `json:"action,omitempty"`
 }
 
 // Step is a step of an engine, or a run of several Steps that decode alone, follow each other without a pause and compute for
@@ -165,70 +172,4 @@ type Gauge struct {
 	Prompt        *float64 `json:"prompt_tokens,omitempty"`
 	Generated     *float64 `json:"generated_tokens,omitempty"`
 	Preemptions   *float64 `json:"preemptions,omitempty"`
-}
-
-// maxWorkers bounds the workers of a run.
-const maxWorkers = 1 << 16
-
-func (h *Header) check() error {
-	switch {
-	case h.Schema != Schema:
-		return fmt.Errorf("schema is %.40q, want %q", h.Schema, Schema)
-	case len(h.Workers) > maxWorkers:
-		return fmt.Errorf("%d workers are more than %d", len(h.Workers), maxWorkers)
-	case h.EpochMs < 0 || h.EpochMs > math.MaxInt64/int64(2*time.Millisecond):
-		return fmt.Errorf("epoch_unix_ms is %d: not a Unix time in milliseconds", h.EpochMs)
-	}
-	return nil
-}
-
-// errNoKind says that an event is of no kind that is known here.
-var errNoKind = errors.New("no known kind of event")
-
-// check verifies what readers rely on: one kind, workers of the header, and counts and times that are not negative.
-func (e *Event) check(workers int) error {
-	kinds, worker, least := 0, int32(-1), int64(e.At)
-	of := func(w int32, counts ...int64) {
-		kinds++
-		worker = max(worker, w)
-		for _, n := range append(counts, int64(w)) {
-			least = min(least, n)
-		}
-	}
-	if s := e.Step; s != nil {
-		of(s.Worker, int64(s.Took), s.Steps-1, int64(s.Running), int64(s.Waiting), s.Prefill, s.Decode, s.Output, int64(s.Admitted),
-			s.Queried, s.Hit, s.Evicted, int64(e.At-s.Took))
-	}
-	if p := e.Preemption; p != nil {
-		of(p.Worker)
-	}
-	if k := e.KV; k != nil {
-		of(k.Worker, int64(k.Used), int64(k.Cached), int64(k.Root.Active), int64(k.Root.Acting), int64(k.Root.Paused),
-			int64(k.Subagent.Active), int64(k.Subagent.Acting), int64(k.Subagent.Paused))
-	}
-	if p := e.Programs; p != nil {
-		of(0, int64(p.Live), int64(p.Paused), int64(p.Held), int64(p.Queued))
-		worker = -1
-	}
-	if d := e.Decision; d != nil {
-		of(max(d.Worker, 0))
-		worker = d.Worker
-	}
-	if f := e.Fault; f != nil {
-		of(f.Worker)
-	}
-	if g := e.Gauge; g != nil {
-		of(g.Worker)
-	}
-	switch {
-	case kinds == 0:
-		return errNoKind
-	case kinds > 1:
-		return fmt.Errorf("%d kinds of event in one", kinds)
-	case least < 0:
-		return errors.New("a time or count is out of range")
-	case int(worker) >= workers:
-		return fmt.Errorf("worker %d is none of the %d in the header", worker, workers)
-	}
-	return nil
 }

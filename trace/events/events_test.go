@@ -47,7 +47,7 @@ func genEvent(t *rapid.T) Event {
 		return Holding{count.Draw(t, label+" active"), count.Draw(t, label+" acting"), count.Draw(t, label+" paused")}
 	}
 	e := Event{At: time.Duration(rapid.Int64Range(1<<61, 1<<62).Draw(t, "at"))}
-	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	switch rapid.IntRange(0, 11).Draw(t, "kind") {
 	case 0:
 		e.Step = &Step{Worker: worker, Took: time.Duration(big.Draw(t, "took")), Steps: 1 + big.Draw(t, "steps"), Running: count.Draw(t, "running"),
 			Waiting: count.Draw(t, "waiting"), Prefill: big.Draw(t, "prefill"), Decode: big.Draw(t, "decode"), Output: big.Draw(t, "output"),
@@ -63,6 +63,18 @@ func genEvent(t *rapid.T) Event {
 			rapid.Int32Range(-1, 1).Draw(t, "to"), big.Draw(t, "size"), big.Draw(t, "used"), big.Draw(t, "capacity"), -big.Draw(t, "room")}
 	case 5:
 		e.Fault = &Fault{worker, text.Draw(t, "action")}
+	case 6:
+		e.Tier = &Tier{rapid.Int32Range(-1, 1).Draw(t, "of"), text.Draw(t, "level"), count.Draw(t, "used")}
+	case 7:
+		e.Residency = &Residency{text.Draw(t, "session"), worker, count.Draw(t, "gpu"), count.Draw(t, "host"), count.Draw(t, "disk"), count.Draw(t, "remote")}
+	case 8:
+		e.Transfer = &Transfer{text.Draw(t, "cause"), Place{worker, text.Draw(t, "from")}, Place{rapid.Int32Range(-1, 1).Draw(t, "to"), Remote},
+			text.Draw(t, "session"), text.Draw(t, "request"), big.Draw(t, "bytes"), time.Duration(big.Draw(t, "took")), text.Draw(t, "outcome")}
+	case 9:
+		took := big.Draw(t, "took")
+		e.Link = &Link{rapid.Int32Range(-1, 1).Draw(t, "of"), text.Draw(t, "name"), time.Duration(took), time.Duration(rapid.Int64Range(0, took).Draw(t, "busy"))}
+	case 10:
+		e.Action = &Action{text.Draw(t, "what"), text.Draw(t, "outcome"), text.Draw(t, "session"), worker, rapid.Int32Min(0).Draw(t, "blocks")}
 	default:
 		e.Gauge = &Gauge{Worker: worker, Running: rapid.Ptr(rapid.Float64Range(0, 1e9), true).Draw(t, "running"),
 			Hit: rapid.Ptr(rapid.Float64Range(0, 1e12), true).Draw(t, "hit")}
@@ -180,6 +192,14 @@ func TestBadLines(t *testing.T) {
 		{"worker", `{"at_ns":9,"fault":{"worker":2,"action":"remove"}}`, "worker 2 is none of the 2"},
 		{"negative worker", `{"at_ns":9,"fault":{"worker":-1,"action":"remove"}}`, "out of range"},
 		{"two kinds", `{"at_ns":9,"fault":{"worker":0,"action":"remove"},"programs":{"live":1}}`, "2 kinds"},
+		{"a tier of no worker", `{"at_ns":9,"tier":{"worker":2,"level":"host","used":1}}`, "worker 2 is none of the 2"},
+		{"negative tier", `{"at_ns":9,"tier":{"worker":-1,"level":"remote","used":-1}}`, "out of range"},
+		{"nobody's KV", `{"at_ns":9,"residency":{"session":"a","worker":-1,"gpu":1}}`, "out of range"},
+		{"from nowhere to nowhere", `{"at_ns":9,"transfer":{"from":{"worker":-1},"to":{"worker":-1},"took_ns":1}}`, "out of range"},
+		{"to another deployment", `{"at_ns":9,"transfer":{"from":{"worker":0},"to":{"worker":2},"took_ns":1}}`, "worker 2 is none of the 2"},
+		{"began before the run", `{"at_ns":9,"transfer":{"from":{"worker":0},"to":{"worker":1},"took_ns":10}}`, "out of range"},
+		{"busier than busy", `{"at_ns":9,"link":{"worker":0,"took_ns":3,"busy_ns":4}}`, "out of range"},
+		{"action on less than nothing", `{"at_ns":9,"action":{"worker":0,"blocks":-1}}`, "out of range"},
 		{"no steps", `{"at_ns":9,"step":{"worker":0,"took_ns":1,"steps":0}}`, "out of range"},
 		{"longer than the run", `{"at_ns":9,"step":{"worker":0,"took_ns":10,"steps":1}}`, "out of range"},
 		{"negative blocks", `{"at_ns":9,"kv":{"worker":0,"root":{"paused":-4}}}`, "out of range"},
@@ -256,6 +276,8 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(head + `{"at_ns":4,"step":{"worker":1,"took_ns":2,"steps":3,"prefill_tokens":7}}`))
 	f.Add([]byte(head + `{"at_ns":4,"decision":{"what":"pause","worker":-1}}` + "\n" + `{"at_ns":5,"gauge":{"worker":0,"running":1.5}}`))
 	f.Add([]byte(head + `{"at_ns":4,"kv":{"worker":0,"used":3,"root":{"active":3}}}` + "\n" + `{"at_ns":3,"fault":{"action":"remove"}}`))
+	f.Add([]byte(head + `{"at_ns":4,"transfer":{"from":{"worker":0,"level":"gpu"},"to":{"worker":-1,"level":"remote"},"bytes":3,"took_ns":2}}` + "\n" +
+		`{"at_ns":5,"residency":{"session":"a","worker":1,"gpu":3,"host":2}}`))
 	f.Add([]byte("\x1f\x8b\x08\x00"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "x.events.jsonl")
