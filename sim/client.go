@@ -183,7 +183,7 @@ func (r *run) complete(l *live, end time.Duration) {
 	if dropped := r.keeper.completed(l); r.memory != nil && !dropped {
 		computed := l.Input + max(l.Output-1, 0)
 		r.memory.Used(int(l.worker), l.Path, computed)
-		r.memory.Computed(r.now, int(l.worker), l.Path, computed, l.Input)
+		r.memory.Computed(r.now, int(l.worker), l.Session, l.Path, computed, l.Input)
 	}
 	r.end(l, true)
 	r.callEnded(inst, call, end)

@@ -17,6 +17,7 @@ type journal struct {
 	programs events.Programs
 	kv       []events.KV // by engine
 	trails   trails
+	places   places
 }
 
 // journalStep is the least time between two samples.
@@ -32,6 +33,10 @@ type stepNotes struct {
 
 func newJournal(r *run) *journal {
 	j := &journal{r: r, steps: make([]stepNotes, r.plan.Ranks), kv: make([]events.KV, r.plan.Ranks), trails: newTrails(r.plan.Ranks)}
+	if r.memory != nil {
+		j.places = newPlaces()
+		r.memory.Ended = j.moved
+	}
 	for worker := range j.steps {
 		j.steps[worker].Worker, j.kv[worker].Worker = int32(worker), int32(worker)
 	}
@@ -42,7 +47,11 @@ func newJournal(r *run) *journal {
 func (p *Plan) EventsHeader(epoch int64) events.Header {
 	h := events.Header{Run: p.Name, Origin: events.Predicted, EpochMs: epoch, BlockSize: p.Engine.BlockSize, Workers: make([]events.Worker, p.Ranks)}
 	for rank := range h.Workers {
-		h.Workers[rank] = events.Worker{GPUs: p.Hardware.Parallelism.GPUs() * p.Workers / p.Ranks, Blocks: p.Blocks}
+		w := &h.Workers[rank]
+		*w = events.Worker{GPUs: p.Hardware.Parallelism.GPUs() * p.Workers / p.Ranks, Blocks: p.Blocks}
+		if p.memory != nil {
+			w.Host, w.Disk, h.Remote = p.memory.Host.Blocks, p.memory.Disk.Blocks, p.memory.Remote.Blocks
+		}
 	}
 	return h
 }
@@ -158,7 +167,7 @@ func (j *journal) decided(e *thunderagent.Event) {
 		return
 	}
 	suffix := copySuffix(uint32(e.Session >> 32))
-	d := &events.Decision{What: string(e.Kind), Why: string(e.Reason), Session: j.r.w.Sessions[int32(e.Session)].ID + suffix, Worker: e.Worker,
+	d := &events.Decision{What: string(e.Kind), Why: string(e.Reason), Session: j.sessionID(e.Session), Worker: e.Worker,
 		Size: e.Size, Used: e.Used, Capacity: e.Capacity, Room: e.Room}
 	if q := e.Request; q != nil {
 		if l := j.r.lives[q.ID]; q == &l.ticket { // or else it only says that the session has ended
@@ -209,4 +218,5 @@ func (j *journal) take(at time.Duration) {
 			j.r.options.Events(&events.Event{At: at, KV: &told})
 		}
 	}
+	j.locate(at)
 }

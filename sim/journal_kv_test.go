@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,8 +87,12 @@ func TestKVPartsAddUp(t *testing.T) {
 // Events change nothing, and are the same each time.
 func TestEventsChangeNothing(t *testing.T) {
 	w := agents(t, families)
-	for _, kind := range []string{"vllm", "sglang"} {
-		d := crowded("thunderagent", kind, "fcfs")
+	for _, kind := range []string{"vllm", "sglang", "vllm with tiers"} {
+		engine, tiers, _ := strings.Cut(kind, " ")
+		d := crowded("thunderagent", engine, "fcfs")
+		if tiers != "" {
+			d.KV.Host.Capacity, d.KV.Policy = "2GiB", "all"
+		}
 		plain := simulate(t, w, d, Options{})
 		first, res := eventsOf(t, w, d)
 		second, _ := eventsOf(t, w, d)

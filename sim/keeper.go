@@ -28,15 +28,6 @@ type keeper struct {
 	spans    []trace.Span
 }
 
-// Outcomes counts what became of an action.
-type Outcomes struct {
-	// Accepted were done, Clipped in part. Deferred were put off, and are counted once more by what became of them then.
-	// Refused found no room. Late were under way or over when the session went on. Wasted brought what nobody used.
-	Accepted, Clipped, Deferred, Refused, Late, Wasted int64
-	// Blocks is what was done, in KV blocks.
-	Blocks int64
-}
-
 // stay is where the KV of a session lies between two of its requests.
 type stay struct {
 	key     uint64
@@ -209,10 +200,10 @@ func (k *keeper) returned(l *live) {
 	if s.leaving != nil {
 		k.memory.Stay(s.worker, s.leaving)
 		s.leaving = nil
-		k.outcomes[doDemote].Late++
+		k.note(doDemote, late, s, 0)
 	}
 	if s.pinned > 0 && s.pinned < k.r.now {
-		k.outcomes[doPin].Late++
+		k.note(doPin, late, s, 0)
 	}
 }
 
@@ -250,7 +241,7 @@ func (k *keeper) admitted(l *live) {
 		return
 	}
 	if int(l.worker) != s.worker || l.Hit-l.Brought < min(s.ready*k.size(), l.Input-k.size()) {
-		k.outcomes[s.by].Wasted++
+		k.note(s.by, wasted, s, 0)
 	} else {
 		k.r.requests[l.record].Prefetched = min(s.brought*k.size(), l.Hit-l.Brought)
 	}
@@ -288,7 +279,7 @@ func (k *keeper) forget(session uint64) {
 	if s := k.stays[session]; s != nil {
 		s.number = 0
 		if s.ready > 0 {
-			k.outcomes[s.by].Wasted++
+			k.note(s.by, wasted, s, 0)
 		}
 		delete(k.stays, session)
 	}
@@ -384,23 +375,9 @@ func (k *keeper) pin(rule *kvRule, s *stay) {
 			return
 		}
 	}
-	out := &k.outcomes[doPin]
 	got := k.r.engines[s.worker].Pin(k.r.now, s.key, s.rank, s.path, s.blocks*k.size(), k.r.now+ttl)
 	s.pinned = k.r.now + ttl
-	out.count(int32(got), s.blocks)
-}
-
-// count counts an action that did n of wanted blocks.
-func (o *Outcomes) count(n, wanted int32) {
-	switch {
-	case n <= 0:
-		o.Refused++
-	case n < wanted:
-		o.Clipped++
-	default:
-		o.Accepted++
-	}
-	o.Blocks += int64(max(n, 0))
+	k.count(doPin, s, int32(got), s.blocks)
 }
 
 func (k *keeper) demote(s *stay) {
@@ -410,13 +387,13 @@ func (k *keeper) demote(s *stay) {
 	}
 	k.r.engines[s.worker].Unpin(k.r.now, s.key)
 	ended, number := false, s.number
-	d := k.memory.Demote(k.r.now, s.worker, s.path, spans, k.departed(s, doDemote, blocks(spans), func() {
+	d := k.memory.Demote(k.r.now, s.worker, s.key, s.path, spans, k.departed(s, doDemote, blocks(spans), func() {
 		if ended = true; s.number == number {
 			s.leaving = nil
 		}
 	}))
 	if d == nil {
-		k.outcomes[doDemote].Refused++
+		k.note(doDemote, refused, s, 0)
 	} else if !ended {
 		s.leaving = d
 	}
@@ -428,7 +405,7 @@ func (k *keeper) departed(s *stay, do kvAction, wanted int32, then func()) func(
 	left, of := int32(0), *s // which may be over by then
 	return func(now time.Duration, n int, more bool) {
 		if left += int32(n); !more {
-			k.outcomes[do].count(left, wanted)
+			k.count(do, &of, left, wanted)
 			k.r.tellStay(&of, Event{What: map[kvAction]What{doDemote: Demoted, doDrop: Dropped}[do], Tokens: left * k.size()})
 			then()
 		}
@@ -452,18 +429,17 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 	q := &engine.Request{ID: -1, Session: s.key, Path: slices.Clone(s.path), Input: s.blocks * k.size(), Rank: s.rank, Owner: s.owner}
 	number := s.number
 	e.Prefetch(k.r.now, q, until, func(now time.Duration, tokens int32) {
-		out := &k.outcomes[doPrefetch]
 		n := tokens / k.size()
 		switch {
 		case s.number != number:
-			out.Late++
+			k.note(doPrefetch, late, s, 0)
 		case n == 0 && s.tries < maxTries:
-			out.Deferred++
+			k.note(doPrefetch, deferred, s, 0)
 			s.tries++
 			s.asked = false
 			k.wake(s, now+firstRetry<<s.tries)
 		default:
-			out.count(n, s.blocks-cached)
+			k.count(doPrefetch, s, n, s.blocks-cached)
 			if n == 0 {
 				k.r.tellStay(s, Event{What: Prefetched, Why: "no room for it"})
 			} else {
@@ -519,7 +495,7 @@ func (k *keeper) reclass(rule *kvRule, s *stay) {
 		}
 	}
 	if n > 0 {
-		k.outcomes[rule.do].count(n, n)
+		k.count(rule.do, s, n, n)
 	}
 }
 
@@ -543,7 +519,7 @@ func (k *keeper) speculate(s *stay) {
 	l.Path, l.Input, l.Session, l.Rank, l.Owner = path, known*k.size(), ^s.key, math.MaxInt64>>1, s.owner
 	l.seq, l.gone, l.background = 0, true, true
 	l.worker = int32(s.worker)
-	k.outcomes[doSpeculate].count(known-cached, known-cached)
+	k.count(doSpeculate, s, known-cached, known-cached)
 	s.by, s.ready, s.brought = doSpeculate, known, 0
 	e.Enqueue(k.r.now, &l.Request)
 	k.r.touch(s.worker, k.r.now)

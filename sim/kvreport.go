@@ -58,16 +58,6 @@ func (r *run) closeKV() {
 	r.result.KVUse = u
 }
 
-func (o *Outcomes) subtract(x *Outcomes) {
-	o.Accepted -= x.Accepted
-	o.Clipped -= x.Clipped
-	o.Deferred -= x.Deferred
-	o.Refused -= x.Refused
-	o.Late -= x.Late
-	o.Wasted -= x.Wasted
-	o.Blocks -= x.Blocks
-}
-
 // tiering reports what was done with KV below the GPUs.
 func (r *Result) tiering() report.Tiering {
 	u := r.KVUse

@@ -189,7 +189,7 @@ func (s *service) endStep(worker int) {
 			}
 			s.desk(l.route.Session).router.FirstToken(&l.route)
 			if s.memory != nil && s.engines[worker].GeneratedBy(s.now, &l.Request) <= 1 { // not for the second time
-				s.memory.Computed(s.now, worker, l.Path, l.Input, l.Input)
+				s.memory.Computed(s.now, worker, l.Session, l.Path, l.Input, l.Input)
 			}
 			s.client.firstToken(l)
 		case engine.Finished:

@@ -223,6 +223,9 @@ func (e *Engine) Cached(path []trace.Span, limit int32) int32 {
 	return e.cache.(*kvcache.Pool).Lookup(path, limit)
 }
 
+// Here is how many blocks of a path are in the cache, wherever on it.
+func (e *Engine) Here(path []trace.Span) int { return e.cache.(*kvcache.Pool).Here(path) }
+
 // Drop takes blocks from the cache that nobody refers to, and returns how many it took and how many it had to leave.
 func (e *Engine) Drop(now time.Duration, s trace.Span) (dropped, left int) {
 	e.look(now)

@@ -52,6 +52,10 @@ func (w *twins) compare() error {
 		if err := same(fmt.Sprintf("hits of path %d", i), c.Lookup(path, end), w.slow.lookup(path, end)); err != nil {
 			return err
 		}
+		here := countOf(path, func(s slot) bool { return len(w.slow.cached[s]) > 0 })
+		if err := same(fmt.Sprintf("blocks of path %d that are here", i), c.Here(path), here); err != nil {
+			return err
+		}
 	}
 	claims, claimed := Claims{}, map[slot]bool{}
 	for i, path := range w.paths {

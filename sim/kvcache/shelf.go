@@ -60,6 +60,24 @@ func (n *node) upTo(at int32) int32 {
 	return at
 }
 
+// Here is how many blocks of the path are there, wherever on it. It changes nothing: what decoding requests have filled it
+// sees once somebody has looked it up.
+func (s *shelf) Here(path []trace.Span) int {
+	count := int32(0)
+	for i := range path {
+		n := s.nodes[path[i].Key]
+		if n == nil {
+			continue
+		}
+		for _, r := range n.runs {
+			if r.refs != onWay {
+				count += max(0, min(r.to, path[i].To)-max(r.from, path[i].From))
+			}
+		}
+	}
+	return int(count)
+}
+
 // forget removes a node that holds nothing.
 func (s *shelf) forget(n *node) {
 	if len(n.runs)+len(n.spare)+len(n.writers) == 0 {

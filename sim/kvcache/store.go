@@ -71,6 +71,9 @@ func (s *Store) Find(path []trace.Span, from, limit int32) int32 {
 	return max(from, min(at, limit))
 }
 
+// Here is how many blocks of the path are here, wherever on it.
+func (s *Store) Here(path []trace.Span) int { return s.shelf.Here(path) }
+
 // Lacks appends to buf the blocks [from, to) of the path that are neither here nor on their way, in order of the path.
 func (s *Store) Lacks(path []trace.Span, from, to int32, buf []trace.Span) []trace.Span {
 	for i := range path {

@@ -33,6 +33,16 @@ func slots(path []trace.Span, from, to int32) []slot {
 	return list
 }
 
+// countOf counts the blocks of a path that are there.
+func countOf(path []trace.Span, there func(slot) bool) (n int) {
+	for _, s := range slots(path, 0, path[len(path)-1].To) {
+		if there(s) {
+			n++
+		}
+	}
+	return n
+}
+
 // blocksOf lists the blocks of one span.
 func blocksOf(s trace.Span) []slot { return slots([]trace.Span{s}, s.From, s.To) }
 
@@ -276,6 +286,11 @@ func (w *storeTwins) compare() error {
 		return fmt.Errorf("evicted %v and free, the next to go first, %v; of the twin %v and %v", evicted, free, w.slow.evicted, w.slow.free)
 	}
 	w.slow.evicted = w.slow.evicted[:0]
+	for _, path := range w.paths {
+		if err := same(fmt.Sprintf("blocks of %v that are here", path), w.fast.Here(path), countOf(path, w.slow.here)); err != nil {
+			return err
+		}
+	}
 	return w.compareFinds(w.paths[len(w.log)%len(w.paths)])
 }
 

@@ -155,6 +155,11 @@ func (n *Network) Link(id ID) Stats {
 	return Stats{Name: l.name, Rate: l.bytesS, Bytes: l.bytes, Busy: l.busyBy(n.now)}
 }
 
+// Busy is the time for which anything has moved over a link by now, before which nothing starts, ends or is cancelled any more.
+func (n *Network) Busy(now time.Duration, id ID) time.Duration {
+	return n.links[id].busyBy(max(now, n.now))
+}
+
 // busyBy is the time for which anything moved, by now.
 func (l *link) busyBy(now time.Duration) time.Duration {
 	if l.moving > 0 {

@@ -151,6 +151,9 @@ func TestBusy(t *testing.T) {
 	if busy := n.Link(0).Busy; busy != 2 {
 		t.Errorf("busy for %d by 5, want 2", busy)
 	}
+	if busy := n.Busy(9, 0); busy != 6 {
+		t.Errorf("busy for %d by 9, want 6", busy)
+	}
 	n.Start(20, 50, 0, 0)
 	n.Start(20, 50, 0, 0) // both to 30
 	n.Advance(100)

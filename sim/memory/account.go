@@ -52,7 +52,7 @@ func (m *Memory) Account() Account {
 		s := m.net.Link(w.id)
 		a.Links = append(a.Links, LinkUse{Rank: w.rank, Kind: w.kind, Rate: s.Rate, Bytes: s.Bytes, Busy: s.Busy})
 	}
-	m.eachTier(func(t *tier) {
+	m.eachTier(func(_ *rank, t *tier) {
 		u := &a.Tiers[t.level]
 		u.Capacity += t.store.Capacity()
 		u.Peak = max(u.Peak, t.peak, t.store.Peak())
@@ -63,18 +63,18 @@ func (m *Memory) Account() Account {
 
 // Restart lets the peaks of tiers begin anew.
 func (m *Memory) Restart() {
-	m.eachTier(func(t *tier) {
+	m.eachTier(func(_ *rank, t *tier) {
 		t.peak = 0
 		t.store.RestartPeak()
 	})
 }
 
-// eachTier calls f once for each tier. The remote one is that of the first rank.
-func (m *Memory) eachTier(f func(t *tier)) {
+// eachTier calls f once for each tier, with a rank that has it. The remote one is that of the first rank.
+func (m *Memory) eachTier(f func(r *rank, t *tier)) {
 	for i, r := range m.ranks {
 		for j := range r.tiers {
 			if t := &r.tiers[j]; t.level != Remote || i == 0 {
-				f(t)
+				f(r, t)
 			}
 		}
 	}

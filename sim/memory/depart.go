@@ -15,14 +15,14 @@ type Departure struct {
 	left   func(now time.Duration, blocks int, more bool)
 }
 
-// Demote writes what a rank's cache has of a path to its first tier, and takes those of the given spans that are there from
+// Demote writes what a rank's cache has of a session's path to its first tier, and takes those of the given spans that are there from
 // the GPUs: at once what the tier has already, the rest when it is written. Without a tier it returns nil.
-func (m *Memory) Demote(now time.Duration, rank int, path, spans []trace.Span, left func(now time.Duration, blocks int, more bool)) *Departure {
+func (m *Memory) Demote(now time.Duration, rank int, session uint64, path, spans []trace.Span, left func(now time.Duration, blocks int, more bool)) *Departure {
 	r := m.ranks[rank]
 	if len(r.tiers) == 0 || len(spans) == 0 {
 		return nil
 	}
-	m.save(now, r, path, spans[len(spans)-1].To, Demote)
+	m.save(now, r, session, path, spans[len(spans)-1].To, Demote)
 	return m.leave(now, r, &Departure{spans: slices.Clone(spans), left: left})
 }
 

@@ -172,6 +172,7 @@ func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause)
 	l.open++
 	blocks := x.to - x.from
 	l.read[x.level] += blocks * m.BlockSize
+	what := Transfer{Cause: cause, From: r.at(x.level), To: r.at(GPU), Session: l.request.Session, Request: l.request}
 	arrived := func(now time.Duration) {
 		m.Stats.Read[x.level] += int64(blocks) * int64(m.BlockSize)
 		m.Stats.Loads[x.level]++
@@ -181,28 +182,34 @@ func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause)
 	}
 	switch {
 	case x.level == Peer:
-		m.fromPeer(now, r, l, x, cause, arrived)
+		m.fromPeer(now, r, l, x, what, arrived)
 		return
 	case x.tier.read == nil:
 		x.tier.store.Hold(l.path, x.from, x.to)
 		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
-		l.moves = append(l.moves, m.move(now, cause, blocks, x.tier.latency, arrived, r.up))
+		l.moves = append(l.moves, m.move(now, what, blocks, x.tier.latency, arrived, r.up))
 	default: // by way of the host's memory, where it stays if there is room for it
 		x.tier.store.Hold(l.path, x.from, x.to)
 		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
 		staged := func(now time.Duration) {
 			m.stage(now, r, l.path, x)
-			l.moves = append(l.moves, m.move(now, cause, blocks, m.Host.Latency, arrived, r.up))
+			up := what
+			up.From = r.at(Host)
+			l.moves = append(l.moves, m.move(now, up, blocks, m.Host.Latency, arrived, r.up))
 		}
-		l.moves = append(l.moves, m.move(now, cause, blocks, x.tier.latency, staged, x.tier.read...))
+		in := what
+		in.To = r.at(Host)
+		l.moves = append(l.moves, m.move(now, in, blocks, x.tier.latency, staged, x.tier.read...))
 	}
 }
 
 // fromPeer starts the transfer of what another rank has, on its GPUs or in its host's memory.
-func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, cause Cause, arrived func(now time.Duration)) {
+func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, what Transfer, arrived func(now time.Duration)) {
+	what.From = x.peer.at(GPU)
 	l.peers = append(l.peers, x.peer)
 	over := []link.ID{x.peer.out, r.in}
 	if x.tier != nil {
+		what.From = x.peer.at(Host)
 		x.tier.store.Hold(l.path, x.from, x.to)
 		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
 	} else {
@@ -215,7 +222,7 @@ func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, cause Cau
 			m.touch(x.peer)
 		})
 	}
-	l.moves = append(l.moves, m.move(now, cause, x.to-x.from, m.Latency, arrived, over...))
+	l.moves = append(l.moves, m.move(now, what, x.to-x.from, m.Latency, arrived, over...))
 }
 
 // stage keeps what passes through the host's memory on its way up.

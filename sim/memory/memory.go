@@ -77,6 +77,8 @@ type Memory struct {
 	// Landed, when set, is told when what was brought for a request is there: how many tokens from where, and how long that
 	// took. None have failed.
 	Landed func(q *engine.Request, read [Levels]int32, took time.Duration)
+	// Ended, when set, is told of each transfer that has ended or was stopped.
+	Ended func(now time.Duration, t Transfer)
 
 	net           link.Network
 	ranks         []*rank
@@ -115,11 +117,9 @@ type tier struct {
 
 // moving is a transfer under way, and what its end brings about.
 type moving struct {
-	cause Cause
-	bytes int64
-	hops  int // links
-	since time.Duration
-	then  func(now time.Duration)
+	Transfer
+	hops int // links
+	then func(now time.Duration)
 }
 
 // New returns the memory of the given engines, for which it is a source of KV from then on.
@@ -223,8 +223,9 @@ func (m *Memory) Advance(now time.Duration) {
 	for _, t := range m.net.Advance(now) {
 		x := m.moving[t]
 		delete(m.moving, t)
-		m.carried += x.bytes * int64(x.hops)
-		m.Stats.moved(x.cause, x.bytes, now-x.since)
+		m.carried += x.Bytes * int64(x.hops)
+		m.Stats.moved(x.Cause, x.Bytes, now-x.Began)
+		m.ended(now, x)
 		x.then(now)
 	}
 }
@@ -237,11 +238,11 @@ func (m *Memory) Touched() []int {
 	return m.told
 }
 
-// move begins a transfer. Then is called at its end.
-func (m *Memory) move(now time.Duration, c Cause, blocks int32, latency time.Duration, then func(now time.Duration), over ...link.ID) link.Transfer {
-	bytes := int64(blocks) * m.BlockBytes
-	t := m.net.Start(now, bytes, latency, over...)
-	m.moving[t] = &moving{c, bytes, len(over), now, then}
+// move begins a transfer of so many blocks. Then is called at its end.
+func (m *Memory) move(now time.Duration, what Transfer, blocks int32, latency time.Duration, then func(now time.Duration), over ...link.ID) link.Transfer {
+	what.Began, what.Bytes = now, int64(blocks)*m.BlockBytes
+	t := m.net.Start(now, what.Bytes, latency, over...)
+	m.moving[t] = &moving{what, len(over), then}
 	return t
 }
 
@@ -249,9 +250,16 @@ func (m *Memory) move(now time.Duration, c Cause, blocks int32, latency time.Dur
 func (m *Memory) stop(now time.Duration, t link.Transfer) {
 	if x := m.moving[t]; x != nil {
 		delete(m.moving, t)
-		bytes := m.net.Cancel(now, t)
-		m.carried += bytes * int64(x.hops)
-		m.Stats.stopped(x.cause, bytes, now-x.since)
+		x.Bytes, x.Stopped = m.net.Cancel(now, t), true
+		m.carried += x.Bytes * int64(x.hops)
+		m.Stats.stopped(x.Cause, x.Bytes, now-x.Began)
+		m.ended(now, x)
+	}
+}
+
+func (m *Memory) ended(now time.Duration, x *moving) {
+	if m.Ended != nil {
+		m.Ended(now, x.Transfer)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/agentsim/agentsim/trace"
 )
 
-// Computed notes that a rank has computed the first tokens of a path, prompt of them the prompt's. It may write them to the
-// tiers.
-func (m *Memory) Computed(now time.Duration, rank int, path []trace.Span, tokens, prompt int32) {
+// Computed notes that a rank has computed the first tokens of a session's path, prompt of them the prompt's. It may write
+// them to the tiers.
+func (m *Memory) Computed(now time.Duration, rank int, session uint64, path []trace.Span, tokens, prompt int32) {
 	r := m.ranks[rank]
 	if m.Writing != Through || len(r.tiers) == 0 || r.gone {
 		return
@@ -21,9 +21,9 @@ func (m *Memory) Computed(now time.Duration, rank int, path []trace.Span, tokens
 		tokens = min(tokens, prompt)
 	}
 	blocks := tokens / m.BlockSize
-	m.save(now, r, path, r.used(path, blocks, m.MinUses), Offload)
+	m.save(now, r, session, path, r.used(path, blocks, m.MinUses), Offload)
 	if m.SpillUses > 1 {
-		m.spill(now, r, 0, r.here(path, r.used(path, blocks, m.SpillUses)))
+		m.spill(now, r, session, 0, r.here(path, r.used(path, blocks, m.SpillUses)))
 	}
 }
 
@@ -89,7 +89,7 @@ func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.D
 	if m.Writing != Back || len(r.tiers) == 0 || r.gone {
 		return 0
 	}
-	s := &save{tier: &r.tiers[0]}
+	s := &save{session: Nobody, tier: &r.tiers[0]}
 	for _, span := range spans {
 		s.expect([]trace.Span{span}, span.From, span.To)
 	}
@@ -102,12 +102,13 @@ func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.D
 
 // save is blocks on their way to a tier.
 type save struct {
-	tier   *tier
-	spans  []trace.Span
-	blocks int32
-	moving link.Transfer
-	held   *kvcache.Pin // on the GPU, with so many blocks
-	holds  int
+	session uint64 // whose they are, or Nobody
+	tier    *tier
+	spans   []trace.Span
+	blocks  int32
+	moving  link.Transfer
+	held    *kvcache.Pin // on the GPU, with so many blocks
+	holds   int
 }
 
 // expect makes room for those blocks of a path that the tier has not, and that are not on their way to it.
@@ -130,12 +131,12 @@ func (s *save) arrive() {
 
 // save writes what a rank's cache has of the first blocks of a path, and its first tier has not, and returns how many
 // blocks that are. They stay on the GPU until they are written.
-func (m *Memory) save(now time.Duration, r *rank, path []trace.Span, blocks int32, c Cause) int32 {
+func (m *Memory) save(now time.Duration, r *rank, session uint64, path []trace.Span, blocks int32, c Cause) int32 {
 	if r.gone {
 		return 0
 	}
 	blocks -= blocks % m.Chunk
-	s := &save{tier: &r.tiers[0]}
+	s := &save{session: session, tier: &r.tiers[0]}
 	if r.lacks = s.tier.store.Lacks(path, 0, blocks, r.lacks[:0]); len(r.lacks) == 0 {
 		s.tier.store.Touch(path, 0, blocks)
 		return 0
@@ -153,12 +154,13 @@ func (m *Memory) save(now time.Duration, r *rank, path []trace.Span, blocks int3
 func (m *Memory) write(now time.Duration, r *rank, s *save, c Cause) {
 	r.saves = append(r.saves, s)
 	m.spillEvicted(now, r, 0)
-	s.moving = m.move(now, c, s.blocks, s.tier.latency, func(now time.Duration) {
+	what := Transfer{Cause: c, From: r.at(GPU), To: r.at(s.tier.level), Session: s.session}
+	s.moving = m.move(now, what, s.blocks, s.tier.latency, func(now time.Duration) {
 		m.endSave(now, r, s)
 		s.arrive()
 		m.depart(now, r)
 		if m.Writing == Through && m.SpillUses <= 1 {
-			m.spill(now, r, 0, s.spans)
+			m.spill(now, r, s.session, 0, s.spans)
 		}
 	}, append([]link.ID{r.down}, s.tier.write...)...)
 }
@@ -173,11 +175,11 @@ func (m *Memory) endSave(now time.Duration, r *rank, s *save) {
 }
 
 // spill writes what a tier has got to the one below it.
-func (m *Memory) spill(now time.Duration, r *rank, from int, spans []trace.Span) {
+func (m *Memory) spill(now time.Duration, r *rank, session uint64, from int, spans []trace.Span) {
 	if from+1 >= len(r.tiers) {
 		return
 	}
-	s := &save{tier: &r.tiers[from+1]}
+	s := &save{session: session, tier: &r.tiers[from+1]}
 	for _, span := range spans {
 		s.expect([]trace.Span{span}, span.From, span.To)
 	}
@@ -186,11 +188,12 @@ func (m *Memory) spill(now time.Duration, r *rank, from int, spans []trace.Span)
 	}
 	r.saves = append(r.saves, s)
 	m.spillEvicted(now, r, from+1)
-	s.moving = m.move(now, Spill, s.blocks, s.tier.latency, func(now time.Duration) {
+	what := Transfer{Cause: Spill, From: r.at(r.tiers[from].level), To: r.at(s.tier.level), Session: session}
+	s.moving = m.move(now, what, s.blocks, s.tier.latency, func(now time.Duration) {
 		m.endSave(now, r, s)
 		s.arrive()
 		if m.Writing == Through {
-			m.spill(now, r, from+1, s.spans)
+			m.spill(now, r, session, from+1, s.spans)
 		}
 	}, s.tier.write...)
 }
@@ -199,7 +202,7 @@ func (m *Memory) spill(now time.Duration, r *rank, from int, spans []trace.Span)
 func (m *Memory) spillEvicted(now time.Duration, r *rank, from int) {
 	evicted := r.tiers[from].store.DrainEvicted()
 	if m.Writing != Through && len(evicted) > 0 {
-		m.spill(now, r, from, slices.Clone(evicted))
+		m.spill(now, r, Nobody, from, slices.Clone(evicted))
 	}
 }
 
