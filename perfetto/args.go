@@ -34,6 +34,8 @@ const (
 	catEviction   = "eviction"
 	catFault      = "fault"
 	catDecision   = "decision"
+	catTransfer   = "transfer" // of KV
+	catAction     = "kv_action"
 )
 
 // arg is an argument of an event: text, or a number.

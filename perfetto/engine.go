@@ -10,38 +10,54 @@ import (
 
 // engine is the tracks of a worker, as a sidecar tells of it.
 type engine struct {
-	*picture
-	group, steps, marks uint64
-	until               time.Duration // of the last step
-	counters            map[string]*gauge
-	before              events.Gauge // the last reading, and when that was
-	beforeAt            time.Duration
+	gauges
+	steps, marks uint64
+	until        time.Duration // of the last step
+	before       events.Gauge  // the last reading, and when that was
+	beforeAt     time.Duration
+	transfers    map[string]*transferRows // by direction
+	links        linkUse
 }
 
 // open makes the worker's group.
 func (w *engine) open(p *picture, n int32, about events.Worker) {
-	w.picture, w.counters, w.until = p, map[string]*gauge{}, math.MinInt64
 	text := fmt.Sprintf("%d GPUs, %d KV blocks", about.GPUs, about.Blocks)
+	if about.Host > 0 {
+		text += fmt.Sprintf(", %d in host memory", about.Host)
+	}
+	if about.Disk > 0 {
+		text += fmt.Sprintf(", %d on disk", about.Disk)
+	}
 	if about.URL != "" {
 		text = about.URL
 	}
-	w.group = p.group(p.top, fmt.Sprintf("worker %d", n), rankWorkers+n, text)
+	group := p.group(p.top, fmt.Sprintf("worker %d", n), rankWorkers+n, text)
+	*w = engine{gauges: gauges{picture: p, group: group, rank: 2}, until: math.MinInt64, transfers: map[string]*transferRows{},
+		links: linkUse{gauges{picture: p, group: group, rank: rankLinks}, map[string]time.Duration{}}}
 }
 
-// set sets a counter of the worker, which is made when it is first something else than 0.
-func (w *engine) set(at time.Duration, name, unit string, value float64) {
-	if w.noCounters || math.IsNaN(value) || math.IsInf(value, 0) {
+// gauges are the counters of a group, each of which is made when it is first something else than 0.
+type gauges struct {
+	*picture
+	group uint64
+	rank  int32 // of the first
+	list  map[string]*gauge
+}
+
+// set sets a counter.
+func (g *gauges) set(at time.Duration, name, unit string, value float64) {
+	c := g.list[name]
+	if g.noCounters || math.IsNaN(value) || math.IsInf(value, 0) || c == nil && value == 0 {
 		return
 	}
-	g := w.counters[name]
-	if g == nil && value == 0 {
-		return
+	if c == nil {
+		if g.list == nil {
+			g.list = map[string]*gauge{}
+		}
+		c = g.gauge(g.group, name, unit, g.rank+int32(len(g.list)))
+		g.list[name] = c
 	}
-	if g == nil {
-		g = w.gauge(w.group, name, unit, int32(2+len(w.counters)))
-		w.counters[name] = g
-	}
-	g.set(at, value)
+	c.set(at, value)
 }
 
 // batch sets the counters of what a step works on.
@@ -101,11 +117,12 @@ func (w *engine) step(start, end time.Duration, e *events.Step) {
 	}
 }
 
-// close ends the counters of a batch.
+// close ends the counters of a batch, and of links.
 func (w *engine) close() {
 	if w.steps != 0 {
 		w.batch(w.until, &events.Step{})
 	}
+	w.links.close()
 }
 
 // mark makes an instant on the worker's row of those.

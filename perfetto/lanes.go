@@ -2,6 +2,8 @@ package perfetto
 
 import (
 	"container/heap"
+	"slices"
+	"sort"
 	"time"
 )
 
@@ -29,6 +31,31 @@ func (l *lanes) take(start, end time.Duration) int {
 	}
 	heap.Push(&l.busy, busyLane{lane, end})
 	return lane
+}
+
+// lateLanes does the same for intervals that come in order of end: each gets the lane that was free for the shortest time
+// when it began.
+type lateLanes struct {
+	busy []busyLane // by end, as these come
+}
+
+// maxLate bounds the lanes: more at once nobody can look at.
+const maxLate = 1 << 12
+
+// take tells that there is no lane when all are taken.
+func (l *lateLanes) take(start, end time.Duration) (lane int, ok bool) {
+	free := sort.Search(len(l.busy), func(i int) bool { return l.busy[i].until > start })
+	switch {
+	case free > 0:
+		lane = l.busy[free-1].lane
+		l.busy = slices.Delete(l.busy, free-1, free)
+	case len(l.busy) == maxLate:
+		return 0, false
+	default:
+		lane = len(l.busy)
+	}
+	l.busy = append(l.busy, busyLane{lane, end})
+	return lane, true
 }
 
 type busyLane struct {

@@ -33,6 +33,51 @@ func TestLanes(t *testing.T) {
 	})
 }
 
+// Late lanes overlap nowhere, and are no more than those of the same intervals in order of start.
+func TestLateLanes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		least := rapid.IntRange(0, 1).Draw(t, "least length")
+		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) interval {
+			start := rapid.IntRange(0, 20).Draw(t, "start")
+			return interval{time.Duration(start), time.Duration(start + rapid.IntRange(least, 6).Draw(t, "length"))}
+		}), 1, 40).Draw(t, "intervals")
+		slices.SortStableFunc(list, func(a, b interval) int { return int(a.end - b.end) })
+		var late lateLanes
+		on := map[int]time.Duration{} // the end of the last one
+		for _, v := range list {
+			lane, ok := late.take(v.start, v.end)
+			if !ok || on[lane] > v.start {
+				t.Fatalf("%v is on lane %d (%v), where one ends at %v", v, lane, ok, on[lane])
+			}
+			on[lane] = v.end
+		}
+		slices.SortStableFunc(list, func(a, b interval) int { return int(a.start - b.start) })
+		var early lanes
+		for _, v := range list {
+			early.take(v.start, v.end)
+		}
+		if least > 0 && len(on) != early.used {
+			t.Errorf("%d lanes, want %d", len(on), early.used)
+		}
+	})
+}
+
+// There is no end of lanes.
+func TestLateLanesAreBounded(t *testing.T) {
+	var l lateLanes
+	for i := range maxLate {
+		if lane, ok := l.take(0, time.Second); !ok || lane != i {
+			t.Fatalf("interval %d is on lane %d (%v)", i, lane, ok)
+		}
+	}
+	if lane, ok := l.take(0, time.Second); ok {
+		t.Errorf("one too many is on lane %d", lane)
+	}
+	if _, ok := l.take(time.Second, 2*time.Second); !ok {
+		t.Error("no lane is free again")
+	}
+}
+
 // The parts of intervals between two times are those that looking at every instant gives.
 func TestWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -15,10 +15,12 @@ type picture struct {
 	noStages, noCounters bool
 
 	top    uint64   // the source's group
-	groups []uint64 // of the sessions
+	groups []uint64 // of the sessions, 0 where there is none yet
 	depths []int32
 	// arriving and leaving are the arrows between calls of different sessions, by call.
 	arriving, leaving map[int32][]uint64
+	// fetched are the arrows to prefills of calls from the transfers that they waited for.
+	fetched map[int32][]uint64
 	// countsPrograms and showsWorkers tell that a sidecar told of these.
 	countsPrograms, showsWorkers bool
 	// pauses are the times that sessions were paused, by their ID.
@@ -37,6 +39,7 @@ const (
 	rankTurns
 	rankWaits
 	rankTools
+	rankKV
 	rankSessions
 )
 
@@ -51,8 +54,10 @@ type rows struct {
 }
 
 // take returns the track for something between two times, which come in order of start.
-func (r *rows) take(start, end time.Duration) uint64 {
-	lane := r.lanes.take(start, end)
+func (r *rows) take(start, end time.Duration) uint64 { return r.track(r.lanes.take(start, end)) }
+
+// track returns the track of a lane.
+func (r *rows) track(lane int) uint64 {
 	if lane == len(r.ids) {
 		name := r.name
 		if lane > 0 {
@@ -71,7 +76,6 @@ func (p *picture) rows(parent uint64, name string, rank int32) *rows {
 func (p *picture) drawPrograms(ctx context.Context) error {
 	p.crossArrows()
 	d := &drawing{picture: p}
-	p.groups, p.depths = make([]uint64, len(p.sessions)), make([]int32, len(p.sessions))
 	for i := range p.programs {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -111,17 +115,11 @@ func (p *picture) crossArrows() {
 
 // drawSession draws a session without its subagents.
 func (p *picture) drawSession(d *drawing, g *program, n int32) {
-	s := &p.sessions[n]
-	parent, kind := p.top, catProgram
+	s, group, kind := &p.sessions[n], p.groupOf(n), catProgram
 	if s.parent >= 0 {
-		parent, kind = p.groups[s.parent], catSession
-		p.depths[n] = p.depths[s.parent] + 1
+		kind = catSession
 	}
-	group := parent
-	p.groups[n] = group
 	if p.depths[n] < maxNesting {
-		group = p.group(parent, cmp.Or(s.ID, "(no session)"), rankSessions+n, "")
-		p.groups[n] = group
 		p.drawExtent(g, s, group, kind)
 	}
 	if !s.inside {
@@ -132,6 +130,23 @@ func (p *picture) drawSession(d *drawing, g *program, n int32) {
 	}
 	p.drawWaits(g, s, group)
 	d.drawTurns(g, s, group)
+}
+
+// groupOf is the group of a session, which is made, as those above it, when it is first asked for.
+func (p *picture) groupOf(n int32) uint64 {
+	if p.groups[n] != 0 {
+		return p.groups[n]
+	}
+	s, parent := &p.sessions[n], p.top
+	if s.parent >= 0 {
+		parent = p.groupOf(s.parent)
+		p.depths[n] = p.depths[s.parent] + 1
+	}
+	p.groups[n] = parent
+	if p.depths[n] < maxNesting {
+		p.groups[n] = p.group(parent, cmp.Or(s.ID, "(no session)"), rankSessions+n, "")
+	}
+	return p.groups[n]
 }
 
 // drawExtent draws the session, with all below it, as one slice.

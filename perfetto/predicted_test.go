@@ -15,7 +15,7 @@ import (
 )
 
 // predict runs coding agents on two crowded workers, and writes trace and events.
-func predict(t testing.TB, profile, policy, blocks string) (*report.Run, Source) {
+func predict(t testing.TB, profile, policy, blocks string, change ...func(*sim.Deployment)) (*report.Run, Source) {
 	t.Helper()
 	d := sim.Default()
 	d.Model, d.GPU, d.Workers, d.Seed = "qwen3-14b", "h100-sxm", 2, 7
@@ -25,6 +25,9 @@ func predict(t testing.TB, profile, policy, blocks string) (*report.Run, Source)
 	d.Cost = sim.Cost{Profile: "fixed", Prefill: 200 * time.Millisecond, Decode: 10 * time.Millisecond}
 	d.Load.Mode, d.Load.Concurrency = "concurrency", 24
 	d.Client.Timeout = 0
+	for _, c := range change {
+		c(&d)
+	}
 	capture, err := synth.Generate(profile, synth.Options{Programs: 40, Seed: 7})
 	if err != nil {
 		t.Fatal(err)

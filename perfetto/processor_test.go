@@ -20,6 +20,11 @@ func TestTraceProcessor(t *testing.T) {
 		t.Skip("TRACE_PROCESSOR names no trace_processor_shell")
 	}
 	run, predicted := predict(t, "mini-swe-agent", "thunderagent", "6000")
+	below, tiered := predict(t, "mini-swe-agent", "kv", "2600", withTiers)
+	moved := int64(0)
+	for _, m := range below.KV.Transfers {
+		moved += m.Bytes
+	}
 	total := run.Programs.ToolS.Mean.Value * float64(run.Programs.ToolS.Count)
 	for _, test := range []struct {
 		name    string
@@ -36,6 +41,10 @@ func TestTraceProcessor(t *testing.T) {
 		{"predicted", []Source{predicted}, map[string]string{
 			`select cast(round(sum(dur) / 1e3) as int) from slice where category like '%tool_time%'`: fmt.Sprintf("%.0f", total*1e6),
 			`select count(*) from slice where category = 'step' and dur < 0`:                         "0",
+		}},
+		{"with tiers", []Source{tiered}, map[string]string{
+			`select sum(a.int_value) from slice s join args a using (arg_set_id) where a.key = 'debug.bytes' and s.category like 'transfer%'`: fmt.Sprint(moved),
+			`select count(*) from flow f join slice s on s.id = f.slice_out where s.name = 'fetch'`:                                           fmt.Sprint(below.KV.Transfers["fetch"].Count),
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -19,6 +19,12 @@ type sidecar struct {
 	workers  []engine
 	fleet    fleet
 	deciding deciding
+	// drawn are the sessions in scope, by ID; those whose KV was told of have a residence.
+	drawn      map[string]int32
+	residences map[string]*residence
+	requests   map[string]int32 // calls in scope by ID, once that matters
+	remote     gauges           // the remote tier, and its links
+	links      linkUse
 }
 
 // drawEvents draws what the source's sidecar tells and notes when sessions were paused.
@@ -26,27 +32,22 @@ func (p *picture) drawEvents(ctx context.Context, file *events.File) (trace.Read
 	s := &sidecar{picture: p, file: file, workers: make([]engine, len(file.Header.Workers)),
 		offset: time.Duration(file.Header.EpochMs-p.capture.Epoch) * time.Millisecond}
 	s.fleet.group = p.top
-	s.deciding = deciding{sidecar: s, open: map[string]opened{}, known: p.inScope()}
+	s.deciding = deciding{sidecar: s, open: map[string]opened{}}
+	s.drawn, s.residences = map[string]int32{}, map[string]*residence{}
+	for n := range p.sessions {
+		if p.sessions[n].shown && p.sessions[n].inside {
+			s.drawn[p.sessions[n].ID] = int32(n)
+		}
+	}
+	s.remote = gauges{picture: p, group: p.top, rank: rankRemote}
+	s.links = linkUse{gauges{picture: p, group: p.top, rank: rankRemote + 1}, map[string]time.Duration{}}
 	report, err := file.Read(ctx, s.draw)
 	s.deciding.close()
 	for i := range s.workers {
 		s.workers[i].close()
 	}
+	s.links.close()
 	return report, err
-}
-
-// inScope lists the sessions that are drawn; nil for all.
-func (p *picture) inScope() map[string]bool {
-	if p.Session == "" && p.Worker == "" {
-		return nil
-	}
-	list := map[string]bool{}
-	for i := range p.sessions {
-		if p.sessions[i].shown && p.sessions[i].inside {
-			list[p.sessions[i].ID] = true
-		}
-	}
-	return list
 }
 
 // draw draws one event.
@@ -54,8 +55,13 @@ func (s *sidecar) draw(e *events.Event) error {
 	at := e.At + s.offset
 	s.last = at
 	start := at
-	if e.Step != nil {
+	switch {
+	case e.Step != nil:
 		start -= e.Step.Took
+	case e.Transfer != nil:
+		start -= e.Transfer.Took
+	case e.Link != nil:
+		start -= e.Link.Took
 	}
 	if e.Decision != nil { // pauses matter to the sessions even where the decision itself is out of scope
 		s.deciding.draw(at, e.Decision)
@@ -77,8 +83,36 @@ func (s *sidecar) draw(e *events.Event) error {
 		s.engine(e.Gauge.Worker, func(w *engine) { w.reading(at, e.Gauge) })
 	case e.Programs != nil && !s.noCounters:
 		s.fleet.sample(s.picture, at, e.Programs)
+	case e.Tier != nil:
+		s.tier(at, e.Tier)
+	case e.Residency != nil && !s.noCounters:
+		if r := s.residence(e.Residency.Session); r != nil {
+			r.sample(at, e.Residency)
+		}
+	case e.Action != nil:
+		if r := s.residence(e.Action.Session); r != nil {
+			r.action(at, e.Action)
+		}
+	case e.Transfer != nil:
+		s.engine(e.Transfer.Worker(), func(w *engine) { w.transfer(start, at, e.Transfer, s.waitingFor(start, e.Transfer)) })
+	case e.Link != nil && e.Link.Worker < 0:
+		s.links.draw(start, at, e.Link)
+	case e.Link != nil:
+		s.engine(e.Link.Worker, func(w *engine) { w.links.draw(start, at, e.Link) })
 	}
 	return nil
+}
+
+// tier sets the counter of what a tier holds.
+func (s *sidecar) tier(at time.Duration, e *events.Tier) {
+	i := level(e.Level)
+	switch {
+	case i == len(levels):
+	case e.Worker < 0:
+		s.remote.set(at, levels[i].counter, "blocks", float64(e.Used))
+	default:
+		s.engine(e.Worker, func(w *engine) { w.set(at, levels[i].counter, "blocks", float64(e.Used)) })
+	}
 }
 
 // engine calls draw with a worker that is in scope.
@@ -117,7 +151,6 @@ func (f *fleet) sample(p *picture, at time.Duration, e *events.Programs) {
 // deciding draws the decisions of program schedulers.
 type deciding struct {
 	*sidecar
-	known map[string]bool // sessions in scope; nil for all
 	group uint64
 	rows  map[string]uint64
 	open  map[string]opened // pauses, by session
@@ -137,7 +170,8 @@ var (
 
 // draw draws a decision, with an arrow from a pause to its end.
 func (d *deciding) draw(at time.Duration, e *events.Decision) {
-	drawn := d.sees(at, at) && (d.known == nil || d.known[e.Session])
+	_, known := d.drawn[e.Session]
+	drawn := d.sees(at, at) && (known || d.Session == "" && d.Worker == "")
 	var starts, ends []uint64
 	pause, paused := d.open[e.Session]
 	switch {

@@ -267,6 +267,9 @@ func (d *drawing) drawStages(n int32, track uint64) {
 		if !arrived && (s.name != stageWait || last) {
 			e.ends, arrived = arrows.migrated, true
 		}
+		if s.name == stagePrefill {
+			e.ends = append(e.ends, d.fetched[n]...)
+		}
 		e.stage(c, &s)
 		d.begin(e)
 		if s.held > 0 {

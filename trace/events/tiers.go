@@ -55,6 +55,14 @@ type Transfer struct {
 	Outcome string `json:"outcome"`
 }
 
+// Worker is the one to which it went, or from which where that is nobody's.
+func (t *Transfer) Worker() int32 {
+	if t.To.Worker >= 0 {
+		return t.To.Worker
+	}
+	return t.From.Worker
+}
+
 // The outcomes of transfers.
 const (
 	Done    = "done"
