@@ -63,19 +63,25 @@ func BenchmarkTiers(b *testing.B) {
 	}
 }
 
-// BenchmarkEvents simulates the same programs behind ThunderAgent under pressure, without events and with them.
+// BenchmarkEvents simulates the same programs behind ThunderAgent under pressure, without events and with them, and with tiers
+// of which there is more to tell.
 func BenchmarkEvents(b *testing.B) {
-	for _, told := range []bool{false, true} {
-		b.Run(fmt.Sprintf("told=%v", told), func(b *testing.B) {
-			c, d := shortPrograms(b, 100_000)
-			d.Router.Policy = "thunderagent"
-			o, n := Options{}, 0
-			if told {
-				o.Events = func(*events.Event) { n++ }
-			}
-			benchmarkOptions(b, c, d, "turn", o)
-			b.ReportMetric(float64(n)/float64(b.N), "events")
-		})
+	for _, tiers := range []string{"0", "4GiB"} {
+		for _, told := range []bool{false, true} {
+			b.Run(fmt.Sprintf("host=%s/told=%v", tiers, told), func(b *testing.B) {
+				c, d := shortPrograms(b, 100_000)
+				d.Router.Policy = "thunderagent"
+				if tiers != "0" {
+					d.KV.Host.Capacity, d.KV.Policy = tiers, "all"
+				}
+				o, n := Options{}, 0
+				if told {
+					o.Events = func(*events.Event) { n++ }
+				}
+				benchmarkOptions(b, c, d, "turn", o)
+				b.ReportMetric(float64(n)/float64(b.N), "events")
+			})
+		}
 	}
 }
 

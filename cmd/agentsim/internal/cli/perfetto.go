@@ -42,7 +42,7 @@ func newPerfetto(g *Global) *cobra.Command {
 		Use:   "perfetto TRACE... | LABEL=TRACE...",
 		Short: "Write a timeline for ui.perfetto.dev",
 		Long: `Write a timeline of a trace, recorded, predicted or replayed, for ui.perfetto.dev: every turn with its stages, tools, waits,
-the workers' steps, counters, what the program scheduler did, and arrows between what waits for what.
+the workers' steps, counters, what the program scheduler did, where KV lies and moves, and arrows between what waits for what.
 
   agentsim perfetto day1.jsonl.gz
   agentsim perfetto out#thunderagent --open
@@ -50,12 +50,13 @@ the workers' steps, counters, what the program scheduler did, and arrows between
   agentsim perfetto day1.jsonl.gz --session job7:root --from 10m --to 15m
 
 TRACE is what predict takes, or a folder that predict -o DIR --traces wrote; DIR#NAME picks a run of several. Steps, KV use
-and decisions come from the events that predict --events writes, which are found beside the trace. With labels, traces lie
-side by side in one file.
+and decisions come from the events that predict --events writes, which are found beside the trace. Of a run with tiers below
+the GPUs they tell in each session's group at which level its KV lies and what the KV policy did to it, and with each worker
+its transfers, tiers and links. With labels, traces lie side by side in one file.
 
 A session's turns are named in order. Categories tell what is what, and Perfetto filters and sums by them: turn, stage, tool
-(reported), tool_inferred, tool_time and human_time (between turns), paused, held, error, cancelled, and critical, the chain
-of turns and waits that decides when a program ends.
+(reported), tool_inferred, tool_time and human_time (between turns), paused, held, transfer, kv_action, error, cancelled, and
+critical, the chain of turns and waits that decides when a program ends.
 
 Nothing leaves the machine: --open lets the page at ui.perfetto.dev, which runs in the browser, fetch the file from this
 machine, once.

@@ -141,7 +141,7 @@ why; 130 interrupted.`,
 	f.StringVarP(&p.outDir, "output", "o", "", "write report.json and the resolved configs into `DIR`")
 	f.StringVar(&p.html, "html", "", "write a page with charts and tables to `FILE`; it needs no other file and no network")
 	f.BoolVar(&p.traces, "traces", false, "with -o: also write each run's predicted trace")
-	f.BoolVar(&p.events, "events", false, "with -o: also write each run's engine steps, KV use, preemptions and scheduler decisions (NAME.events.jsonl.gz)")
+	f.BoolVar(&p.events, "events", false, "with -o: also write each run's engine steps, KV use and transfers, preemptions and scheduler decisions (NAME.events.jsonl.gz)")
 	f.StringVar(&p.explain, "explain", "", "`WHAT` to explain instead of the table: the id of a session or request, the number of a program (from 0), or the program scheduler's busiest tick (tick) or the one at a time (tick=1234s)")
 	f.BoolVar(&p.json, "json", false, "print report.json instead of the table; with --explain, that as JSON")
 	f.BoolVar(&p.force, "force", false, "overwrite results of -o and --html")
