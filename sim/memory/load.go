@@ -52,6 +52,9 @@ func (m *Memory) reach(r *rank, q *engine.Request, hits, limit int32) (tokens in
 		}
 		return 0, true
 	}
+	if o := m.offers[q]; o != nil {
+		return m.read(p, o, hits), false
+	}
 	at := hits
 	for at < limit {
 		x := m.find(r, q, at, limit)
@@ -181,9 +184,10 @@ func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause)
 		}
 	}
 	switch {
+	case m.offers[l.request] != nil:
+		m.handOver(now, r, l, x, what, arrived)
 	case x.level == Peer:
 		m.fromPeer(now, r, l, x, what, arrived)
-		return
 	case x.tier.read == nil:
 		x.tier.store.Hold(l.path, x.from, x.to)
 		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
@@ -213,9 +217,7 @@ func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, what Tran
 		x.tier.store.Hold(l.path, x.from, x.to)
 		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
 	} else {
-		if m.Node(x.peer.number) == m.Node(r.number) {
-			over = []link.ID{x.peer.nearOut, r.nearIn}
-		}
+		over = m.between(x.peer, r)
 		held, n := x.peer.engine.Hold(now, l.path, x.to)
 		l.release = append(l.release, func(now time.Duration) {
 			x.peer.engine.LetGo(now, held, n)
@@ -223,6 +225,14 @@ func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, what Tran
 		})
 	}
 	l.moves = append(l.moves, m.move(now, what, x.to-x.from, m.Latency, arrived, over...))
+}
+
+// between are the links from the GPUs of one rank to those of another.
+func (m *Memory) between(from, to *rank) []link.ID {
+	if m.Node(from.number) == m.Node(to.number) {
+		return []link.ID{from.nearOut, to.nearIn}
+	}
+	return []link.ID{from.out, to.in}
 }
 
 // stage keeps what passes through the host's memory on its way up.

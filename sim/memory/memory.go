@@ -79,6 +79,9 @@ type Memory struct {
 	Landed func(q *engine.Request, read [Levels]int32, took time.Duration)
 	// Ended, when set, is told of each transfer that has ended or was stopped.
 	Ended func(now time.Duration, t Transfer)
+	// Handed, when set, is told of each prompt that has come from the rank which computed it: of how many blocks were moved,
+	// and since when.
+	Handed func(now time.Duration, q *engine.Request, began time.Duration, blocks int32)
 
 	net           link.Network
 	ranks         []*rank
@@ -86,7 +89,8 @@ type Memory struct {
 	moving        map[link.Transfer]*moving
 	carried       int64          // bytes, over each link that they took
 	last          map[uint64]int // by session: the rank on which it ran last
-	touched, told []int          // for Touched
+	offers        map[*engine.Request]*offer
+	touched, told []int // for Touched
 }
 
 // rank is the tiers and links of one engine.
@@ -124,7 +128,7 @@ type moving struct {
 
 // New returns the memory of the given engines, for which it is a source of KV from then on.
 func New(o Options, engines []*engine.Engine) (*Memory, error) {
-	m := &Memory{Options: o, moving: map[link.Transfer]*moving{}, last: map[uint64]int{}}
+	m := &Memory{Options: o, moving: map[link.Transfer]*moving{}, last: map[uint64]int{}, offers: map[*engine.Request]*offer{}}
 	m.Chunk = max(1, m.Chunk)
 	remote, err := m.newTier(Remote, shared, o.Remote)
 	if err != nil {

@@ -220,6 +220,7 @@ func (m *Memory) Lose(now time.Duration, rank int) {
 	}
 	r.departures = nil
 	clear(r.uses)
+	m.loseOffers(now, r)
 	for _, other := range m.ranks {
 		for _, l := range slices.Clone(other.loads) {
 			if other == r || slices.Contains(l.peers, r) {
