@@ -49,14 +49,18 @@ func (r *run) checkStages() error {
 	}
 	for _, d := range r.desks {
 		queued += d.router.Waiting()
+		if d.prefill != nil {
+			queued += d.prefill.Waiting()
+		}
 	}
 	for _, e := range r.engines {
 		running += e.Waiting() + e.Running()
 	}
-	if sum := at[atGate] + at[atTable] + at[atRouter] + at[atEngine]; sum != r.inFlight || held != at[atGate] || queued != at[atRouter] ||
-		running < at[atEngine] || running > at[atEngine]+gone {
+	routed, placed := at[atPrefillRouter]+at[atRouter], at[atPrefill]+at[atEngine]
+	if sum := at[atGate] + at[atTable] + routed + placed; sum != r.inFlight || held != at[atGate] || queued != routed ||
+		running < placed || running > placed+gone {
 		return fmt.Errorf("at %v: %w: %d requests are in flight, of which %d should be at the gate, %d at program schedulers, %d at routers and %d at engines; the gate has %d, routers %d, engines %d",
-			r.now, errConservation, r.inFlight, at[atGate], at[atTable], at[atRouter], at[atEngine], held, queued, running)
+			r.now, errConservation, r.inFlight, at[atGate], at[atTable], routed, placed, held, queued, running)
 	}
 	return nil
 }
@@ -72,8 +76,12 @@ func (r *run) checkRequests() error {
 		if q.Brought+q.Prefetched > max(q.Hit, 0) || q.Brought < 0 {
 			return fmt.Errorf("%w: request %d found %d tokens cached, but %d were fetched and %d prefetched", errConservation, q.Turn, q.Hit, q.Brought, q.Prefetched)
 		}
-		if q.Status == report.Completed && q.Preemptions == 0 && q.Hit+q.Computed != q.Input {
-			return fmt.Errorf("%w: request %d found %d and computed %d of %d prompt tokens", errConservation, q.Turn, q.Hit, q.Computed, q.Input)
+		prompts := q.Input // to be found or computed
+		if r.plan.prefill != nil && r.result.Handovers[i].Worker >= 0 {
+			prompts = 2*q.Input - r.result.Handovers[i].Found
+		}
+		if q.Status == report.Completed && q.Preemptions == 0 && q.Hit+q.Computed != prompts {
+			return fmt.Errorf("%w: request %d found %d and computed %d of %d prompt tokens", errConservation, q.Turn, q.Hit, q.Computed, prompts)
 		}
 	}
 	return nil

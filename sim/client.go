@@ -61,6 +61,9 @@ func (r *run) dispatch(e event) {
 		rec.Waited, rec.Tool, rec.Human = p.waited, p.tool, p.human
 		record = int32(len(r.requests))
 		r.requests = append(r.requests, rec)
+		if r.plan.prefill != nil {
+			r.result.Handovers = append(r.result.Handovers, noHandover())
+		}
 	} else { // the client has waited since its first attempt
 		rec.Arrival = r.requests[record].Arrival
 		first := &r.requests[record]
@@ -79,6 +82,9 @@ func (r *run) dispatch(e event) {
 		return
 	}
 	r.requests[record] = rec
+	if r.plan.prefill != nil {
+		r.result.Handovers[record] = noHandover()
+	}
 	if r.now > sent { // or else programs that are refused could follow each other at one instant for ever
 		r.fruitless = 0
 	}
@@ -154,6 +160,7 @@ func (r *run) refused(l *live, why string) {
 	rec.Status, rec.End = report.Rejected, r.now
 	l.stay(r.now)
 	rec.Held, rec.RouterQueued = rec.Held+l.held, rec.RouterQueued+l.queued
+	r.copyCounts(l, rec)
 	r.result.refuse(why)
 	if r.options.Observe != nil {
 		r.tell(l, Event{What: Denied, Why: why})
@@ -215,6 +222,15 @@ func (r *run) copyCounts(l *live, rec *report.Request) {
 	rec.ReadmitHit, rec.Readmit, rec.Preemptions = l.ReadmitHit, l.Readmit, l.Preemptions
 	rec.RecomputedEviction, rec.RecomputedPreemption, rec.RecomputedMigration =
 		l.Recomputed.Eviction, l.Recomputed.Preemption, l.Recomputed.Migration
+	if q := l.prefill; q != nil {
+		r.result.Handovers[l.record] = q.done
+		rec.Hit, rec.Brought = q.Hit, q.Brought // what is handed over was computed for the request
+		rec.Computed += q.Computed
+		rec.ReadmitHit, rec.Readmit, rec.Preemptions = rec.ReadmitHit+q.ReadmitHit, rec.Readmit+q.Readmit, rec.Preemptions+q.Preemptions
+		rec.RecomputedEviction += q.Recomputed.Eviction
+		rec.RecomputedPreemption += q.Recomputed.Preemption
+		rec.RecomputedMigration += q.Recomputed.Migration
+	}
 }
 
 // dropStale removes deadlines of calls that have ended.

@@ -26,9 +26,11 @@ type Deployment struct {
 	Engine      Engine      `yaml:"engine"`
 	KV          KV          `yaml:"kv"`
 	Router      Router      `yaml:"router"`
-	Load        Load        `yaml:"load"`
-	Client      Client      `yaml:"client"`
-	Workload    Workload    `yaml:"workload"`
+	// Disaggregation lets some of the Workers only prefill.
+	Disaggregation Disaggregation `yaml:"disaggregation"`
+	Load           Load           `yaml:"load"`
+	Client         Client         `yaml:"client"`
+	Workload       Workload       `yaml:"workload"`
 	// Models says by glob what happens to calls of the trace to models of that name: serve, drop (they take no time)
 	// or fold (they take their recorded time). Other calls are served.
 	Models map[string]string `yaml:"models,omitempty"`
@@ -184,14 +186,15 @@ type SLO struct {
 func Default() Deployment {
 	return Deployment{
 		GPU: "h100-sxm", Workers: 1,
-		Parallelism: Parallelism{Tensor: 0, Pipeline: 1, Data: 1, Expert: 1},
-		Engine:      Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVEviction: "lru", AsyncScheduling: "auto", KVBlocks: "auto"},
-		Router:      Router{Settings: router.Defaults("kv"), Frontends: 1, MaxPrograms: "none", ThunderAgent: ThunderAgent{Gates: "on"}},
-		Load:        Load{Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"},
-		Client:      Client{Timeout: 900 * time.Second, SessionFinal: "auto"},
-		Workload:    Workload{Outputs: "inferred", MaxContext: "reject", WarmStart: true},
-		SLO:         SLO{TTFT: 2 * time.Second, ITL: 50 * time.Millisecond},
-		Seed:        1,
+		Parallelism:    Parallelism{Tensor: 0, Pipeline: 1, Data: 1, Expert: 1},
+		Engine:         Engine{Kind: "vllm", PrefixCaching: true, Scheduling: "fcfs", KVEviction: "lru", AsyncScheduling: "auto", KVBlocks: "auto"},
+		Router:         Router{Settings: router.Defaults("kv"), Frontends: 1, MaxPrograms: "none", ThunderAgent: ThunderAgent{Gates: "on"}},
+		Disaggregation: Disaggregation{Mode: "always", MaxLocalPrefill: 512},
+		Load:           Load{Speed: 1, MaxGap: "none", HumanGap: "recorded", Start: "ramp"},
+		Client:         Client{Timeout: 900 * time.Second, SessionFinal: "auto"},
+		Workload:       Workload{Outputs: "inferred", MaxContext: "reject", WarmStart: true},
+		SLO:            SLO{TTFT: 2 * time.Second, ITL: 50 * time.Millisecond},
+		Seed:           1,
 	}
 }
 
@@ -320,6 +323,9 @@ func (d *Deployment) check() error {
 		return err
 	}
 	if err := d.checkFaults(); err != nil {
+		return err
+	}
+	if err := d.checkDisaggregation(); err != nil {
 		return err
 	}
 	return d.checkChoices()

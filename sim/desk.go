@@ -15,22 +15,27 @@ import (
 //
 //	gate (router.max_programs) ──► table (ThunderAgent) ──► router, its queue ──► engine
 //
-// and stays where it is not let on. A desk knows only the requests that came to it.
+// and stays where it is not let on. With disaggregated serving a router of prefill workers and one of their engines come
+// before. A desk knows only the requests that came to it.
 type desk struct {
 	index  int
 	router *router.Router
 	table  *thunderagent.Table // nil: none
 	pinned []int64             // by rank: the tokens that its table was told to do without
+
+	prefill *router.Router // of the workers that only prefill; nil: none
 }
 
 // stage is where a request is on its way.
 type stage uint8
 
 const (
-	nowhere  stage = iota
-	atGate         // for a slot among router.max_programs
-	atTable        // held by the program scheduler
-	atRouter       // in the router's queue
+	nowhere         stage = iota
+	atGate                // for a slot among router.max_programs
+	atTable               // held by the program scheduler
+	atPrefillRouter       // in the queue of the router of prefill workers
+	atPrefill             // in the engine of one
+	atRouter              // in the router's queue
 	atEngine
 )
 
@@ -43,8 +48,17 @@ func (s *service) newDesks(p *Plan, schedulers bool) error {
 	for i := range p.Router.Frontends {
 		d := &desk{index: i}
 		var err error
-		if d.router, err = router.New(p.Router.Settings, p.pool(), p.Seed+uint64(i)); err != nil {
+		if d.router, err = router.New(p.decodes(), p.pool(), p.Seed+uint64(i)); err != nil {
 			return err
+		}
+		if p.prefill != nil {
+			if d.prefill, err = router.New(p.prefill.Router.Settings, p.prefill.pool(), p.Seed+uint64(p.Router.Frontends+i)); err != nil {
+				return err
+			}
+			s.prefillers = p.prefill.Ranks
+			if s.watch.tell != nil {
+				d.prefill.Observe(func(c router.Choice) { s.watch.tell(s.lives[c.Request.ID], Event{What: Routed, Choice: p.numbered(c)}) })
+			}
 		}
 		d.router.Tokens = func(q *router.Request) int32 {
 			l := s.lives[q.ID]
@@ -140,8 +154,17 @@ func (s *service) release(d *desk, releases []thunderagent.Release) {
 	}
 }
 
-// submit hands a request to the router.
+// submit hands a request to the router, or first to that of the prefill workers.
 func (s *service) submit(d *desk, l *live) {
+	if s.splits() && s.plan.Disaggregation.Mode == "always" {
+		s.sendToPrefill(d, l)
+	} else {
+		s.sendOn(d, l)
+	}
+}
+
+// sendOn hands a request to the router of the workers that decode.
+func (s *service) sendOn(d *desk, l *live) {
 	l.stage, l.submitted = atRouter, s.now
 	s.place(d, d.router.Submit(s.now, &l.route))
 	if s.watch.tell != nil && l.seq != 0 && l.stage == atRouter {
@@ -152,6 +175,9 @@ func (s *service) submit(d *desk, l *live) {
 // drain lets the routers dispatch what waits, once the step ends of this instant have freed workers.
 func (s *service) drain() {
 	for _, d := range s.desks {
+		if d.prefill != nil && d.prefill.Waiting() > 0 {
+			s.placePrefill(d, d.prefill.Drain(s.now))
+		}
 		if d.router.Waiting() > 0 {
 			s.place(d, d.router.Drain(s.now))
 		}
@@ -161,24 +187,32 @@ func (s *service) drain() {
 // place does what the router decided.
 func (s *service) place(d *desk, decisions []router.Decision) {
 	var refused []router.Decision
+	var apart []*live
 	for _, dec := range decisions {
 		l := s.lives[dec.Request.ID]
 		if dec.Rejected != router.Placed {
 			refused = append(refused, dec)
 			continue
 		}
-		l.stage, l.worker = atEngine, int32(dec.Worker)
 		l.queued += s.now - l.submitted
+		if s.prefillsApart(d, l, dec.Worker) {
+			l.route.Preferred = int32(dec.Worker)
+			apart = append(apart, l)
+			continue
+		}
+		l.stage, l.worker = atEngine, int32(dec.Worker)
 		s.client.placed(l)
 		if l.tracked {
 			d.table.Sent(s.now, &l.ticket, l.worker)
 		}
-		if s.watch.tell != nil {
-			e := s.engines[dec.Worker]
-			s.watch.tell(l, Event{What: Enqueued, Ahead: e.Waiting(), Running: e.Running()})
+		if l.prefill != nil { // what it was to prefill is done
+			d.router.FirstToken(&l.route)
 		}
-		s.engines[dec.Worker].Enqueue(s.now, &l.Request)
-		s.touch(dec.Worker, s.now)
+		s.enqueue(l)
+	}
+	for _, l := range apart {
+		d.router.FirstToken(&l.route)
+		s.sendToPrefill(d, l)
 	}
 	for _, dec := range refused {
 		s.client.refused(s.lives[dec.Request.ID], dec.Rejected.String())
@@ -191,8 +225,12 @@ func (s *service) leave(l *live, answered bool) {
 	if l.stage == atGate {
 		s.gate.forget(l)
 	}
-	if l.stage >= atRouter {
+	if l.stage > atTable {
 		d.router.Done(s.now, &l.route)
+	}
+	if l.prefill != nil {
+		d.prefill.Done(s.now, &l.prefill.route)
+		s.memory.Withdraw(s.now, &l.Request)
 	}
 	if l.tracked {
 		l.tracked = false
@@ -220,7 +258,7 @@ func (l *live) stay(now time.Duration) {
 	switch l.stage {
 	case atGate, atTable: // nothing else lies before
 		l.held = now - l.cameAt
-	case atRouter:
+	case atPrefillRouter, atRouter:
 		l.queued += now - l.submitted
 	}
 }
@@ -268,10 +306,11 @@ func (s *service) publish(worker int) {
 			continue
 		}
 		for _, d := range s.desks {
+			of, number := s.routerOf(d, worker)
 			if ev.Removed {
-				d.router.Removed(s.now, worker, ev.Span)
+				of.Removed(s.now, number, ev.Span)
 			} else {
-				d.router.Stored(s.now, worker, ev.Span)
+				of.Stored(s.now, number, ev.Span)
 			}
 		}
 	}

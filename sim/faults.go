@@ -44,14 +44,21 @@ func (s *service) strike(f Fault) {
 		}
 	}
 	for _, d := range s.desks {
+		if d.prefill != nil {
+			s.placePrefill(d, d.prefill.Drain(s.now))
+		}
 		s.place(d, d.router.Drain(s.now))
 	}
 }
 
 // lose takes a rank from all desks and fails what runs there; clients try again while they have retries left.
 func (s *service) lose(rank int) {
+	if rank >= s.plan.decodeRanks() {
+		s.prefillers--
+	}
 	for _, d := range s.desks {
-		d.router.Remove(rank)
+		of, number := s.routerOf(d, rank)
+		of.Remove(number)
 		if d.table != nil {
 			d.table.RemoveWorker(s.now, rank)
 		}
@@ -60,13 +67,16 @@ func (s *service) lose(rank int) {
 		s.memory.Lose(s.now, rank)
 	}
 	for _, l := range s.lives { // in order of their slots
-		switch {
-		case int(l.worker) != rank:
+		switch _, at := l.at(); {
+		case int(at) != rank:
 		case l.background && !l.Left():
 			s.engines[rank].Cancel(s.now, &l.Request)
-		case l.seq != 0 && l.stage == atEngine:
+		case l.seq != 0 && l.inEngine():
 			s.client.lost(l)
 		}
+	}
+	if s.prefillers == 0 && s.plan.prefill != nil {
+		s.prefillWhereDecoded()
 	}
 }
 
@@ -79,8 +89,12 @@ func (s *service) regain(rank int) {
 	for _, ev := range s.engines[rank].Events() {
 		s.client.cached(ev)
 	}
+	if rank >= s.plan.decodeRanks() {
+		s.prefillers++
+	}
 	for _, d := range s.desks {
-		d.router.Add(rank)
+		of, number := s.routerOf(d, rank)
+		of.Add(number)
 		if d.table != nil {
 			s.setCapacity(d, rank, 0)
 		}

@@ -30,7 +30,7 @@ func newFleet(p *Plan, nodes int, events, accounts bool) (*fleet, error) {
 		f.history = engine.NewHistory(nodes)
 	}
 	for i := range p.Ranks {
-		e, err := p.newEngine(i, events, accounts, f.history)
+		e, err := p.of(i).newEngine(i, events, accounts, f.history)
 		if err != nil {
 			return nil, err
 		}
@@ -85,9 +85,9 @@ func (p *Plan) continuum() bool {
 	return p.Engine.Scheduling == "continuum" || p.Engine.Scheduling == "continuum-preview"
 }
 
-// pool is what the routers know of the engines.
+// pool is what the routers know of the engines that decode.
 func (p *Plan) pool() router.Pool {
-	return router.Pool{Workers: p.Ranks, BlockSize: p.Engine.BlockSize, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens, KVBlocks: p.Blocks}
+	return router.Pool{Workers: p.decodeRanks(), BlockSize: p.Engine.BlockSize, MaxBatchedTokens: p.Engine.MaxNumBatchedTokens, KVBlocks: p.Blocks}
 }
 
 // groups is the number of program schedulers that ask the engines what their requests have generated.

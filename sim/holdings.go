@@ -60,7 +60,8 @@ func (h *holdings) placed(l *live) {
 			key: l.Session, waits: kvcache.Other}
 		h.sessions[l.Session], h.all = s, append(h.all, s)
 	}
-	l.Owner = h.owner(s, l.worker)
+	q, worker := l.at()
+	q.Owner = h.owner(s, worker)
 }
 
 // owner is who a session is in an engine.

@@ -48,7 +48,7 @@ func (p *Plan) EventsHeader(epoch int64) events.Header {
 	h := events.Header{Run: p.Name, Origin: events.Predicted, EpochMs: epoch, BlockSize: p.Engine.BlockSize, Workers: make([]events.Worker, p.Ranks)}
 	for rank := range h.Workers {
 		w := &h.Workers[rank]
-		*w = events.Worker{GPUs: p.Hardware.Parallelism.GPUs() * p.Workers / p.Ranks, Blocks: p.Blocks}
+		*w = events.Worker{GPUs: p.Hardware.Parallelism.GPUs() * p.Workers / p.Ranks, Blocks: p.of(rank).Blocks}
 		if p.memory != nil {
 			w.Host, w.Disk, h.Remote = p.memory.Host.Blocks, p.memory.Disk.Blocks, p.memory.Remote.Blocks
 		}
@@ -67,13 +67,14 @@ func (j *journal) admitted(l *live) {
 		return
 	}
 	j.trails.drop(l.Session)
-	if l.Preemptions > 0 {
+	q, worker := l.at()
+	if q.Preemptions > 0 {
 		return
 	}
-	s := &j.steps[l.worker]
+	s := &j.steps[worker]
 	s.Admitted++
-	s.Queried += int64(l.Input)
-	s.Hit += int64(l.Hit)
+	s.Queried += int64(q.Input)
+	s.Hit += int64(q.Hit)
 }
 
 func (j *journal) preempted(l *live) {
@@ -82,7 +83,8 @@ func (j *journal) preempted(l *live) {
 	}
 	suffix := copySuffix(l.inst.copy)
 	turn := j.r.w.Calls[l.call].Turn
-	j.tell(events.Event{Preemption: &events.Preemption{Worker: l.worker, Session: turn.Session.ID + suffix, Request: turn.ID + suffix}})
+	_, worker := l.at()
+	j.tell(events.Event{Preemption: &events.Preemption{Worker: worker, Session: turn.Session.ID + suffix, Request: turn.ID + suffix}})
 	j.leave(l)
 }
 
@@ -138,7 +140,8 @@ func (j *journal) completed(l *live) {
 
 func (j *journal) leave(l *live) {
 	session := j.r.w.Calls[l.call].Session
-	j.trails.put(l.Session, int(l.worker), j.r.parents[session] != session, l.Path)
+	_, worker := l.at()
+	j.trails.put(l.Session, int(worker), j.r.parents[session] != session, l.Path)
 }
 
 // forget drops the sessions of a program that has ended.
@@ -203,7 +206,7 @@ func (j *journal) take(at time.Duration) {
 		case l.seq == 0:
 		case l.stage == atGate || l.stage == atTable:
 			programs.Held++
-		case l.stage == atRouter:
+		case l.stage == atPrefillRouter || l.stage == atRouter:
 			programs.Queued++
 		}
 	}

@@ -103,6 +103,11 @@ func (a *audit) agrees(res *Result) error {
 		queried += int64(q.Input)
 		hit += int64(q.Hit)
 		preemptions += int64(q.Preemptions)
+		if res.Handovers != nil && res.Handovers[i].Worker >= 0 { // a second engine took it
+			admitted++
+			queried += int64(q.Input)
+			hit += int64(res.Handovers[i].Found)
+		}
 	}
 	var sum events.Step
 	for w, e := range res.Engines {

@@ -237,7 +237,11 @@ func (p *Plan) resolveKV() error {
 	}
 	link := gpus * g.HostLinkGBs * 1e9 * hostEfficiency
 	o.Host.Read, o.Host.Write = cmp.Or(o.Host.Read, link), cmp.Or(o.Host.Write, link)
-	if k.Policy == "none" || o.Host.Blocks == 0 && len(rules) == 0 {
+	if k.Policy == "none" {
+		o.Host.Blocks, o.Disk.Blocks, o.Remote.Blocks = 0, 0, 0
+		p.rules = nil
+	}
+	if o.Host.Blocks == 0 && len(p.rules) == 0 && p.Disaggregation.PrefillWorkers == 0 {
 		return nil
 	}
 	if p.Engine.Kind == "sglang" {

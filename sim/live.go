@@ -71,6 +71,9 @@ func NewService(p *Plan, decisions func(thunderagent.Event)) (*Service, error) {
 	if limit, err := p.maxPrograms(); err != nil || limit > 0 {
 		return nil, bad("router.max_programs", "only a trace tells which requests are of one program; want none")
 	}
+	if p.prefill != nil {
+		return nil, bad("disaggregation.prefill_workers", "served live are only workers that prefill and decode; want 0")
+	}
 	if p.continuum() {
 		return nil, bad("engine.scheduling", "%s needs to know of the tools that programs call, which only a trace tells", p.Engine.Scheduling)
 	}

@@ -20,7 +20,7 @@ func (g *GaveUp) add(at stage) {
 		g.ByScheduler++
 	case atGate:
 		g.ByCap++
-	case atRouter:
+	case atPrefillRouter, atRouter:
 		g.ByRouter++
 	}
 }

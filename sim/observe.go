@@ -22,6 +22,8 @@ const (
 	Routed     What = "routed"       // by Choice
 	Enqueued   What = "engine queue" // behind Ahead others, while Running run
 	Admitted   What = "admitted"     // by the engine, or again after a preemption
+	Prefilled  What = "prefilled"    // by a worker that only prefills
+	HandedOver What = "handed over"  // its prompt's KV, to the worker that decodes it, in the time Took
 	FirstToken What = "first token"  // or the next one after a preemption
 	Preempted  What = "preempted"    // lost its KV blocks
 	Completed  What = "completed"    // with its last token
@@ -59,9 +61,8 @@ type Event struct {
 	Ahead, Running int
 	Choice         *router.Choice // valid during the call
 	Why            string
-	Until          time.Duration
+	Until, Took    time.Duration
 	Tokens         int32
-	Took           time.Duration
 	// Request is the engine's view, valid during the call; nil for calls that are refused at once, and after their ends.
 	Request *engine.Request
 	// Since is the time since the call was sent, Attempt how often it was sent before.
@@ -101,12 +102,13 @@ func (r *run) tellStay(s *stay, e Event) {
 // tell passes an event of a call on. Callers make sure that somebody asks, so that it costs nothing otherwise.
 func (r *run) tell(l *live, e Event) {
 	rec := &r.requests[l.record]
-	e.At, e.Call, e.Copy, e.Slot, e.Request = r.now, l.call, l.inst.copy, l.ID, &l.Request
+	q, rank := l.at()
+	e.At, e.Call, e.Copy, e.Slot, e.Request = r.now, l.call, l.inst.copy, l.ID, q
 	e.Since, e.Attempt, e.Worker = r.now-rec.Arrival, rec.Retries, -1
 	if e.Choice != nil {
 		e.Worker = int32(e.Choice.Worker)
-	} else if l.stage == atEngine {
-		e.Worker = l.worker
+	} else if l.inEngine() {
+		e.Worker = rank
 	}
 	r.options.Observe(e)
 }

@@ -40,6 +40,7 @@ type Plan struct {
 	speculation *engine.Speculation
 	memory      *memory.Options // nil: neither tiers nor rules that need any
 	rules       kvRules
+	prefill     *Plan // of the workers that only prefill; nil: none
 }
 
 // Resolve looks up, computes and checks everything that a run of the deployment needs. Errors are ConfigErrors or name
@@ -84,6 +85,9 @@ func (d Deployment) Resolve() (*Plan, error) {
 		return nil, err
 	}
 	if err := p.resolveKV(); err != nil {
+		return nil, err
+	}
+	if err := p.resolveDisaggregation(); err != nil {
 		return nil, err
 	}
 	p.settle()

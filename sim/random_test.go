@@ -151,6 +151,24 @@ var features = []feature{
 	}},
 	{"rollout", func(_ *rand.Rand, d *Deployment) { d.Load.Mode, d.Load.Start, d.Load.Ramp = "rollout", "ramp", 0 }},
 	{"repetitions", func(r *rand.Rand, d *Deployment) { d.Load.Programs = 1 + r.IntN(20) }},
+	{"prefill workers", func(r *rand.Rand, d *Deployment) {
+		if d.Engine.Kind == "sglang" || !d.Engine.PrefixCaching || strings.HasPrefix(d.Engine.Scheduling, "continuum") || d.Router.Policy == "thunderagent" {
+			return
+		}
+		d.Workers += 1 + r.IntN(2)
+		d.KV.Policy, d.KV.Rules = "", nil
+		d.Disaggregation = Disaggregation{PrefillWorkers: 1 + r.IntN(d.Workers-1), Mode: []string{"always", "conditional"}[r.IntN(2)],
+			MaxLocalPrefill: r.IntN(40), MaxQueue: r.IntN(3)}
+		for _, policy := range []*string{&d.Disaggregation.PrefillPolicy, &d.Disaggregation.DecodePolicy} {
+			of := router.Policies()
+			if *policy = of[r.IntN(len(of))]; *policy == "thunderagent" {
+				*policy = ""
+			}
+		}
+		for i := range d.Faults {
+			d.Faults[i].Worker = r.IntN(d.Workers)
+		}
+	}},
 	{"window", func(r *rand.Rand, d *Deployment) {
 		d.Load.Warmup, d.Load.Duration = time.Duration(r.IntN(300))*ms, time.Duration(200+r.IntN(1000))*ms
 	}},

@@ -30,6 +30,7 @@ func (r *Result) Report(config json.RawMessage, solo []time.Duration) *report.Ru
 		KV:             r.kv(),
 		Scheduler:      r.scheduler(),
 		Speculation:    r.speculation(),
+		Disaggregation: r.disaggregation(),
 		Warnings:       r.warnings(),
 		Approximations: r.approximations(),
 	}
@@ -75,15 +76,16 @@ func (r *Result) workers() []report.Worker {
 			hits[q.Worker] += int64(q.Hit)
 		}
 	}
+	r.countPrefills(requests, hits)
 	workers := make([]report.Worker, len(r.Engines))
-	blockSeconds := float64(r.Plan.Blocks) * r.length().Seconds()
 	for i := range r.Engines {
 		s := &r.Engines[i]
+		blocks := float64(r.Plan.of(i).Blocks)
 		workers[i] = report.Worker{ID: int32(i), Requests: report.Known(requests[i]), BusyS: report.Seconds(s.Busy),
 			Steps: report.Known(s.Steps), PrefillTokens: report.Known(s.PrefillTokens), DecodeTokens: report.Known(s.DecodeTokens),
 			HitTokens: report.Known(hits[i]), Preemptions: report.Known(s.Preemptions), EvictedBlocks: report.Known(s.Evicted),
-			PeakUtilization: report.Known(float64(s.PeakUsed) / float64(r.Plan.Blocks))}
-		if blockSeconds > 0 {
+			PeakUtilization: report.Known(float64(s.PeakUsed) / blocks)}
+		if blockSeconds := blocks * r.length().Seconds(); blockSeconds > 0 {
 			workers[i].MeanUtilization = report.Known(s.Occupancy.Used / blockSeconds)
 		}
 		workers[i].Links = r.linksOf(i)
@@ -96,7 +98,7 @@ func (r *Result) kv() report.KV {
 	var busy, again time.Duration
 	var evicted, pins, cut int64
 	var o engine.Occupancy
-	peak := 0
+	peak := 0.0
 	for i := range r.Engines {
 		s := &r.Engines[i]
 		busy += s.Busy
@@ -105,17 +107,17 @@ func (r *Result) kv() report.KV {
 		pins += s.Pinned
 		cut += s.Unpinned
 		o.Add(s.Occupancy)
-		peak = max(peak, s.PeakUsed)
+		peak = max(peak, float64(s.PeakUsed)/float64(r.Plan.of(i).Blocks))
 	}
 	p := r.Plan
-	blocks := float64(p.Blocks)
+	blocks := float64(p.allBlocks()) / float64(p.Ranks)
 	par := p.Hardware.Parallelism
 	gibPerBlock := float64(p.Capacity.KVBytesPerToken) * float64(p.Engine.BlockSize) * float64(max(1, par.Tensor)*max(1, par.Pipeline)) / (1 << 30)
 	out := r.Workload.OutputBlocks(p.Engine.BlockSize)
 	kv := report.KV{
-		CapacityTokens:  report.Known(int64(p.Ranks) * int64(p.Blocks) * int64(p.Engine.BlockSize)),
+		CapacityTokens:  report.Known(p.allBlocks() * int64(p.Engine.BlockSize)),
 		EvictedBlocks:   report.Known(evicted),
-		PeakUtilization: report.Known(float64(peak) / blocks),
+		PeakUtilization: report.Known(peak),
 		IdleGiBS:        report.Known(o.Cached * gibPerBlock),
 		ResidentGiBS:    report.Known((o.Used + o.Cached) * gibPerBlock),
 		OutputBlocks:    &report.OutputBlocks{Known: out.Known, Inferred: out.Inferred, Unknown: out.Unknown},

@@ -15,7 +15,9 @@ type Result struct {
 	Workload *trace.Workload
 	Requests []report.Request
 	Programs []report.Program
-	Gaps     *report.Gaps
+	// Handovers tells of each request how its prompt came to the worker that decoded it; nil for aggregated serving.
+	Handovers []Handover
+	Gaps      *report.Gaps
 	// Engines is what each engine did in Window, from and to the end of the step in flight at its borders.
 	Engines []engine.Stats
 	// KVUse is what was done with KV below the GPUs in Window; nil where there are neither tiers nor a policy that moves any.

@@ -196,7 +196,7 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		at = min(at, r.nextMove(), r.keeper.next())
 		if at == engine.Never {
-			if tick == engine.Never && !slices.Contains(r.down, false) {
+			if tick == engine.Never && !slices.Contains(r.down[:r.plan.decodeRanks()], false) {
 				return nil // what waits for a worker to return stays unfinished
 			}
 			if tick == engine.Never {
@@ -253,8 +253,11 @@ func (r *run) loop(ctx context.Context) error {
 // placed notes where a request went.
 func (r *run) placed(l *live) {
 	r.fruitless = 0
-	r.requests[l.record].Worker = l.worker
 	r.holdings.placed(l)
+	if l.stage == atPrefill {
+		return
+	}
+	r.requests[l.record].Worker = l.worker
 	r.keeper.placed(l)
 }
 
@@ -337,12 +340,13 @@ func (r *run) admitted(l *live) {
 	if rec.Admitted != report.None {
 		return
 	}
+	q, _ := l.at()
 	rec.Admitted = r.now
-	rec.Hit, rec.Brought = l.Hit, l.Brought
+	rec.Hit, rec.Brought = q.Hit, q.Brought
 	if r.continuum != nil {
 		r.continuum.waited(r.now - l.submitted - l.queued)
 	}
-	rec.Warm = min(l.Warmed, l.Hit)
+	rec.Warm = min(q.Warmed, q.Hit)
 }
 
 // handle does what an event says.
@@ -419,6 +423,7 @@ func (r *run) finish() *Result {
 	for _, l := range r.lives {
 		if l.seq != 0 { // it is held for ever
 			r.cutShort(l.inst)
+			r.copyCounts(l, &r.requests[l.record])
 		}
 	}
 	for _, inst := range r.cut {

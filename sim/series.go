@@ -21,7 +21,7 @@ type sampler struct {
 const firstStep = 100 * time.Millisecond
 
 func newSampler(p *Plan, limit int) *sampler {
-	return &sampler{Series: report.Series{Step: firstStep, Capacity: int64(p.Ranks) * int64(p.Blocks) * int64(p.Engine.BlockSize)},
+	return &sampler{Series: report.Series{Step: firstStep, Capacity: p.allBlocks() * int64(p.Engine.BlockSize)},
 		limit: max(limit, 2), contexts: map[uint64]int64{}}
 }
 

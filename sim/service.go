@@ -21,7 +21,9 @@ type service struct {
 	memory *memory.Memory // nil: none
 	gate   gate
 	down   []bool // by rank: its worker is gone
-	now    time.Duration
+	// prefillers is how many ranks that only prefill are there.
+	prefillers int
+	now        time.Duration
 
 	lives    []*live
 	idle     []int32
@@ -31,7 +33,7 @@ type service struct {
 
 // client sends requests to a service and hears what becomes of them. It ends those that are finished, refused or lost.
 type client interface {
-	placed(l *live)              // it goes to the engine l.worker
+	placed(l *live)              // it goes to the engine that l.at tells
 	admitted(l *live)            // an engine has begun it, for the first time or again
 	preempted(l *live)           // an engine has taken its KV blocks
 	firstToken(l *live)          // its prefill has ended, for the first time or again
@@ -64,9 +66,10 @@ type live struct {
 	background bool
 
 	stage    stage
-	labelled bool // it names its session
-	final    bool // it is the last of its session
-	tracked  bool // it is in the table of its desk
+	prefill  *prefill // nil: no prefill worker serves it
+	labelled bool     // it names its session
+	final    bool     // it is the last of its session
+	tracked  bool     // it is in the table of its desk
 	// cameAt is when it came to its desk, submitted when to the router. It was held and queued for so long.
 	cameAt, submitted, held, queued time.Duration
 
@@ -85,10 +88,12 @@ func newService(p *Plan, c client, nodes int, events, schedulers bool, w watch) 
 	s := &service{client: c, watch: w, down: make([]bool, p.Ranks)}
 	err := s.newDesks(p, schedulers)
 	if err == nil {
-		s.fleet, err = newFleet(p, nodes, events || s.desks[0].router.WantsEvents(), w.accounts)
+		s.fleet, err = newFleet(p, nodes, events || s.desks[0].wantsEvents(), w.accounts)
 	}
 	if err == nil && p.memory != nil {
-		s.memory, err = memory.New(*p.memory, s.engines)
+		if s.memory, err = memory.New(*p.memory, s.engines); err == nil {
+			s.memory.Handed = s.handed
+		}
 	}
 	return s, err
 }
@@ -157,12 +162,13 @@ func (s *service) end(l *live, answered bool) {
 
 // abandon takes a request out of the service wherever it is.
 func (s *service) abandon(l *live) {
-	if l.stage != atEngine {
+	if !l.inEngine() {
 		s.end(l, false)
 		return
 	}
-	s.engines[l.worker].Cancel(s.now, &l.Request)
-	s.touch(int(l.worker), s.now)
+	q, rank := l.at()
+	s.engines[rank].Cancel(s.now, q)
+	s.touch(int(rank), s.now)
 	s.leave(l, false)
 	s.inFlight--
 	l.gone, l.seq = true, 0 // the slot is not reused: the engine may hold the request until its step ends
@@ -179,6 +185,12 @@ func (s *service) endStep(worker int) {
 		if l.gone {
 			if l.background && o.Kind == engine.Finished {
 				s.freeLive(l)
+			}
+			continue
+		}
+		if l.stage == atPrefill {
+			if o.Kind == engine.Finished {
+				s.prefilled(l)
 			}
 			continue
 		}
@@ -237,6 +249,9 @@ func (s *service) begun(worker int, outcomes []engine.Outcome) {
 			s.watch.tell(l, Event{What: map[engine.Kind]What{engine.Admitted: Admitted, engine.Preempted: Preempted}[o.Kind]})
 		}
 		if o.Kind == engine.Admitted {
+			if l.stage == atEngine && l.prefill != nil {
+				s.began(l)
+			}
 			s.client.admitted(l)
 		} else {
 			s.client.preempted(l)

@@ -17,7 +17,7 @@ func Solo(ctx context.Context, w *trace.Workload, p *Plan, o Options) ([]time.Du
 	alone.Client = Client{}
 	alone.Load.Mode, alone.Load.Concurrency, alone.Load.Programs = "concurrency", 1, 0
 	alone.Load.Warmup, alone.Load.Duration, alone.Load.Ramp, alone.Load.Start = 0, 0, 0, "ramp"
-	alone.memory, alone.rules = nil, nil
+	alone.memory, alone.rules, alone.prefill, alone.Disaggregation = nil, nil, nil, Disaggregation{}
 	o.private, o.hold = true, p.Load.Mode == "recorded"
 	res, err := Run(ctx, w, &alone, o)
 	if err != nil {

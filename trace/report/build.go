@@ -29,6 +29,8 @@ type Input struct {
 	Replay *Replay
 	// Speculation is nil without speculative decoding.
 	Speculation *Speculation
+	// Disaggregation is nil where all workers prefill and decode.
+	Disaggregation *Disaggregation
 	// Window is the measured part of the run.
 	Window Window
 	// End is when the run stopped, if that was later than the last end of a request.
@@ -95,6 +97,7 @@ func Build(in Input) *Run {
 		Scheduler:      in.Scheduler,
 		Replay:         in.Replay,
 		Speculation:    in.Speculation,
+		Disaggregation: in.Disaggregation,
 		Workers:        in.Workers,
 		Warnings:       append([]string{}, in.Warnings...),
 		Approximations: append([]string{}, in.Approximations...),

@@ -78,6 +78,7 @@ func columnsFor(runs []*Run) []*column {
 		{head: "idle KV", unit: "GiB·s", name: "KV held idle", metric: idleKV, compare: true, needless: Known(0)},
 		{head: "moved", unit: "GB", name: "moved GB", metric: movedKV, needless: Known(0)},
 		{head: "accepted", unit: "/step", name: "accepted drafts", metric: acceptedDrafts},
+		{head: "transfer", unit: "of TTFT", name: "transfer of KV", metric: transferShare},
 		{unit: "preempts", name: "preemptions", metric: preemptions, needless: Known(0)},
 	}
 	if solutionOf(runs) != nil {

@@ -76,6 +76,7 @@ var (
 	brought        = Metric{Name: "fetched", share: true, of: broughtShare}
 	idleKV         = Metric{Name: "KV held idle", LowerIsBetter: true, of: heldIdle}
 	movedKV        = Metric{Name: "KV moved", LowerIsBetter: true, of: movedGB}
+	transferShare  = Metric{Name: "transfer of KV", LowerIsBetter: true, share: true, of: (*Run).transferShare}
 	reprefillShare = Metric{
 		Name: "re-prefilling", LowerIsBetter: true, share: true, of: func(r *Run) Figure { return r.KV.ReprefillTimeShare },
 	}

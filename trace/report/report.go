@@ -71,6 +71,8 @@ type Run struct {
 	Replay *Replay `json:"replay,omitempty"`
 	// Speculation is absent without speculative decoding.
 	Speculation *Speculation `json:"speculation,omitempty"`
+	// Disaggregation is absent where all workers prefill and decode.
+	Disaggregation *Disaggregation `json:"disaggregation,omitempty"`
 	// Preemptions of the measured requests.
 	Preemptions Figure   `json:"preemptions,omitzero"`
 	Workers     []Worker `json:"workers,omitempty"`
