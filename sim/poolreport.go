@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -100,5 +101,19 @@ func (r *Result) countPrefills(requests, hits []int64) {
 		if q.Worker >= 0 {
 			hits[q.Worker] += int64(h.Cached) - int64(q.Hit)
 		}
+	}
+}
+
+// tell says in a request's record which worker prefilled it, and as Dynamo does how long it took from there to the first token.
+func (h *Handover) tell(q *report.Request, to *trace.RequestEnd) {
+	if h.Worker < 0 {
+		return
+	}
+	if to.Worker == nil { // it came to no worker that decodes
+		to.Worker = new(trace.Worker)
+	}
+	to.Worker.PrefillWorkerID = new(uint64(h.Worker) + 1) // 0 means unset
+	if h.Ended != report.None && q.FirstToken != report.None {
+		to.KVTransferLatencyMs = new(float64(q.FirstToken-h.Ended) / 1e6)
 	}
 }

@@ -168,6 +168,9 @@ var features = []feature{
 		for i := range d.Faults {
 			d.Faults[i].Worker = r.IntN(d.Workers)
 		}
+		if r.IntN(3) == 0 {
+			d.KV.Host.Capacity, d.KV.Offload = "32MiB", []string{"through", "back"}[r.IntN(2)]
+		}
 	}},
 	{"window", func(r *rand.Rand, d *Deployment) {
 		d.Load.Warmup, d.Load.Duration = time.Duration(r.IntN(300))*ms, time.Duration(200+r.IntN(1000))*ms

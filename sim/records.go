@@ -19,7 +19,19 @@ import (
 // than once, they are chained with what tells the scopes and the copies apart; a call without hashes gets blocks that
 // nothing shares.
 func (r *Result) Records() iter.Seq[*trace.Record] {
-	return RequestRecords(r.Workload, r.Plan.Engine.BlockSize, r.Requests)
+	records := RequestRecords(r.Workload, r.Plan.Engine.BlockSize, r.Requests)
+	if r.Handovers == nil {
+		return records
+	}
+	return func(yield func(*trace.Record) bool) {
+		i := 0
+		for rec := range records {
+			r.Handovers[i].tell(&r.Requests[i], rec.Request)
+			if i++; !yield(rec) {
+				return
+			}
+		}
+	}
 }
 
 // RequestRecords yields a request_end record for each request of a run of a workload, simulated or live. Captures without

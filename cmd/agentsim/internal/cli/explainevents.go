@@ -50,6 +50,11 @@ func describeEvent(e *sim.Event, c *explainedCall) explainedEvent {
 		d.text = fmt.Sprintf("reaches worker %d: %d wait before it, %d run", e.Worker, e.Ahead, e.Running)
 	case sim.Admitted:
 		describeAdmission(&d, e, c)
+	case sim.Prefilled:
+		d.text = fmt.Sprintf("its prompt is computed on worker %d, which keeps the KV until another has read it", e.Worker)
+	case sim.HandedOver:
+		d.Figures["took_ns"] = int64(e.Took)
+		d.text = fmt.Sprintf("worker %d has its KV after %s on the network", e.Worker, seconds(e.Took))
 	case sim.FirstToken:
 		d.Figures["since_sent_ns"] = int64(e.Since)
 		d.text = "first token, " + seconds(e.Since) + " after it was sent"
