@@ -45,7 +45,7 @@ type study struct {
 // studies are all cases, in the order in which they are printed.
 func studies() []study {
 	var all []study
-	for _, some := range [][]study{panels(), fleets(), pods(), tiers(), policies(), rules()} {
+	for _, some := range [][]study{panels(), fleets(), splits(), pods(), tiers(), policies(), rules()} {
 		all = append(all, some...)
 	}
 	return all
