@@ -53,12 +53,15 @@ func (d *Deployment) checkDisaggregation() error {
 		return bad(key, "handing KV over is simulated for engine.kind vllm and trtllm, not for sglang")
 	case !d.Engine.PrefixCaching:
 		return bad(key, "handing KV over needs engine.prefix_caching")
+	case x.MaxNumBatchedTokens > 0 && x.MaxNumBatchedTokens < d.Engine.MaxNumSeqs:
+		return bad("disaggregation.max_num_batched_tokens", "%d is below engine.max_num_seqs %d: a step must have a token for every sequence",
+			x.MaxNumBatchedTokens, d.Engine.MaxNumSeqs)
 	case x.PrefillPolicy != "" && router.Describe(x.PrefillPolicy) == "":
 		return bad("disaggregation.prefill_policy", "%q is unknown, want one of %s", x.PrefillPolicy, strings.Join(router.Policies(), ", "))
 	case x.DecodePolicy != "" && router.Describe(x.DecodePolicy) == "":
 		return bad("disaggregation.decode_policy", "%q is unknown, want one of %s", x.DecodePolicy, strings.Join(router.Policies(), ", "))
 	case slices.Contains([]string{d.Router.Policy, x.PrefillPolicy, x.DecodePolicy}, "thunderagent"):
-		return bad(key, "router.policy thunderagent schedules aggregated serving only, as in Dynamo: its requests are classified on the decode route, when the prefill may have begun; want 0, or another policy")
+		return bad(key, "router.policy thunderagent is for aggregated serving only, as in Dynamo; want 0, or another policy")
 	case d.Engine.Scheduling == "continuum" || d.Engine.Scheduling == "continuum-preview":
 		return bad(key, "engine.scheduling %s pins KV where it was decoded, which is not where prompts are computed; want 0, or another scheduling", d.Engine.Scheduling)
 	}

@@ -275,7 +275,7 @@ func TestWrongDisaggregation(t *testing.T) {
 		{func(d *Deployment) { d.Disaggregation.Mode = "sometimes" }, "disaggregation.mode", "want always or conditional"},
 		{func(d *Deployment) { d.Disaggregation.MaxLocalPrefill = -1 }, "disaggregation.max_local_prefill", "out of range"},
 		{func(d *Deployment) { d.Disaggregation.MaxQueue = -1 }, "disaggregation.max_queue", "out of range"},
-		{func(d *Deployment) { d.Disaggregation.MaxNumBatchedTokens = 100 }, "engine.max_num_batched_tokens", "below engine.max_num_seqs"},
+		{func(d *Deployment) { d.Disaggregation.MaxNumBatchedTokens = 100 }, "disaggregation.max_num_batched_tokens", "below engine.max_num_seqs"},
 		{func(d *Deployment) { d.Disaggregation.PrefillPolicy = "best" }, "disaggregation.prefill_policy", "unknown"},
 		{func(d *Deployment) { d.Disaggregation.DecodePolicy = "best" }, "disaggregation.decode_policy", "unknown"},
 		{func(d *Deployment) { d.Router.Policy = "thunderagent" }, "disaggregation.prefill_workers", "aggregated serving only"},

@@ -226,6 +226,9 @@ func (r *Result) approximations() []string {
 			forks, 100*share))
 	}
 	a = append(a, r.Plan.kvApproximations()...)
+	if r.Plan.prefill != nil {
+		a = append(a, "a prefill worker counts the last block of a prompt, where that is not full, as free before it is read")
+	}
 	if r.Plan.lockstep() {
 		a = append(a, "data-parallel ranks step together at the pace of the slowest, without padding the smaller batches")
 	}
