@@ -63,6 +63,7 @@ func TestSpaceTimeAddsUp(t *testing.T) {
 		{"held", func(d *Deployment) { d.Router.Policy = "thunderagent" }},
 		{"pinned", func(d *Deployment) { d.Engine.Scheduling = "continuum" }},
 		{"window", func(d *Deployment) { d.Load.Warmup, d.Load.Duration = 20*time.Second, 60*time.Second }},
+		{"tiers", func(d *Deployment) { d.KV.Host.Capacity, d.KV.Policy = "2GiB", "prefetch-before-return" }},
 		{"sglang", func(d *Deployment) { d.Engine.Kind = "sglang"; d.Engine.KVBlocks = "96000" }},
 	} {
 		d := fleetOf(2, "kv", 16)
