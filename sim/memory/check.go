@@ -23,7 +23,13 @@ func (m *Memory) Check() error {
 		for _, l := range r.loads {
 			open += l.open
 		}
-		open += len(r.saves)
+		for _, s := range r.saves {
+			if s.begun {
+				open++
+			} else if m.next(r, s.tier) == s {
+				return fmt.Errorf("worker %d: a save waits for none", r.number)
+			}
+		}
 		if r.gone && len(r.loads)+len(r.saves)+len(r.departures) > 0 {
 			return fmt.Errorf("worker %d is gone, with %d loads, %d saves and %d departures", r.number, len(r.loads), len(r.saves), len(r.departures))
 		}

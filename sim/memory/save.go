@@ -96,16 +96,23 @@ func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.D
 	if s.blocks == 0 {
 		return 0
 	}
-	m.write(now, r, s, Offload)
+	s.cause = Offload
+	r.saves = append(r.saves, s)
+	m.spillEvicted(now, r, 0)
+	m.begin(now, r, s)
 	return m.net.Eta(now, s.moving) - now
 }
 
-// save is blocks on their way to a tier.
+// save is blocks on their way to a tier of a rank. One moves at a time, and the others wait, but for those for which a step
+// waits.
 type save struct {
 	session uint64 // whose they are, or Nobody
 	tier    *tier
+	level   int // of the tier, among those of the rank
+	cause   Cause
 	spans   []trace.Span
 	blocks  int32
+	begun   bool
 	moving  link.Transfer
 	held    *kvcache.Pin // on the GPU, with so many blocks
 	holds   int
@@ -146,28 +153,58 @@ func (m *Memory) save(now time.Duration, r *rank, session uint64, path []trace.S
 		r.engine.LetGo(now, s.held, s.holds)
 		return 0
 	}
-	m.write(now, r, s, c)
+	s.cause = c
+	m.queue(now, r, s)
 	return s.blocks
 }
 
-// write moves blocks from a rank's GPUs to its first tier, and then to those below.
-func (m *Memory) write(now time.Duration, r *rank, s *save, c Cause) {
+// queue begins a save when those to its tier before it have ended.
+func (m *Memory) queue(now time.Duration, r *rank, s *save) {
 	r.saves = append(r.saves, s)
-	m.spillEvicted(now, r, 0)
-	what := Transfer{Cause: c, From: r.at(GPU), To: r.at(s.tier.level), Session: s.session}
-	s.moving = m.move(now, what, s.blocks, s.tier.latency, func(now time.Duration) {
-		m.endSave(now, r, s)
-		s.arrive()
-		m.depart(now, r)
-		if m.Writing == Through && m.SpillUses <= 1 {
-			m.spill(now, r, s.session, 0, s.spans)
-		}
-	}, append([]link.ID{r.down}, s.tier.write...)...)
+	m.spillEvicted(now, r, s.level)
+	if m.next(r, s.tier) == s {
+		m.begin(now, r, s)
+	}
 }
 
-// endSave lets the GPU have its blocks again.
-func (m *Memory) endSave(now time.Duration, r *rank, s *save) {
-	r.saves = slices.DeleteFunc(r.saves, func(x *save) bool { return x == s })
+// next is the first of the saves to a tier.
+func (m *Memory) next(r *rank, t *tier) *save {
+	for _, s := range r.saves {
+		if s.tier == t {
+			return s
+		}
+	}
+	return nil
+}
+
+// begin moves the blocks of a save, and when they have come to the first tier those below.
+func (m *Memory) begin(now time.Duration, r *rank, s *save) {
+	over := s.tier.write
+	what := Transfer{Cause: s.cause, From: r.at(GPU), To: r.at(s.tier.level), Session: s.session}
+	if s.level == 0 {
+		over = append([]link.ID{r.down}, over...)
+	} else {
+		what.From = r.at(r.tiers[s.level-1].level)
+	}
+	s.begun = true
+	s.moving = m.move(now, what, s.blocks, s.tier.latency, func(now time.Duration) {
+		r.saves = slices.DeleteFunc(r.saves, func(x *save) bool { return x == s })
+		m.free(now, r, s)
+		s.arrive()
+		if s.level == 0 {
+			m.depart(now, r)
+		}
+		if m.Writing == Through && (s.level > 0 || m.SpillUses <= 1) {
+			m.spill(now, r, s.session, s.level, s.spans)
+		}
+		if after := m.next(r, s.tier); after != nil && !after.begun {
+			m.begin(now, r, after)
+		}
+	}, over...)
+}
+
+// free lets the GPU have the blocks of a save again.
+func (m *Memory) free(now time.Duration, r *rank, s *save) {
 	if s.held != nil {
 		r.engine.LetGo(now, s.held, s.holds)
 		m.touch(r)
@@ -179,23 +216,13 @@ func (m *Memory) spill(now time.Duration, r *rank, session uint64, from int, spa
 	if from+1 >= len(r.tiers) {
 		return
 	}
-	s := &save{session: session, tier: &r.tiers[from+1]}
+	s := &save{session: session, tier: &r.tiers[from+1], level: from + 1, cause: Spill}
 	for _, span := range spans {
 		s.expect([]trace.Span{span}, span.From, span.To)
 	}
-	if s.blocks == 0 {
-		return
+	if s.blocks > 0 {
+		m.queue(now, r, s)
 	}
-	r.saves = append(r.saves, s)
-	m.spillEvicted(now, r, from+1)
-	what := Transfer{Cause: Spill, From: r.at(r.tiers[from].level), To: r.at(s.tier.level), Session: session}
-	s.moving = m.move(now, what, s.blocks, s.tier.latency, func(now time.Duration) {
-		m.endSave(now, r, s)
-		s.arrive()
-		if m.Writing == Through {
-			m.spill(now, r, session, from+1, s.spans)
-		}
-	}, s.tier.write...)
 }
 
 // spillEvicted writes what a tier has lost to the one below it, where that is not done before. It passes through a buffer.
@@ -211,9 +238,11 @@ func (m *Memory) spillEvicted(now time.Duration, r *rank, from int) {
 func (m *Memory) Lose(now time.Duration, rank int) {
 	r := m.ranks[rank]
 	r.gone = true
-	for _, s := range slices.Clone(r.saves) {
+	saves := r.saves
+	r.saves = nil
+	for _, s := range saves {
 		m.stop(now, s.moving)
-		m.endSave(now, r, s)
+		m.free(now, r, s)
 		for _, span := range s.spans {
 			s.tier.store.Forget(span)
 		}
