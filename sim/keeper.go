@@ -325,9 +325,14 @@ func (k *keeper) matches(rule *kvRule, s *stay) bool {
 	return (rule.longer == noTime || left > bound(rule.longer)) && (rule.shorter == noTime || left <= bound(rule.shorter))
 }
 
-// private are the blocks of a stay that are its session's alone. The slice is good until the next call.
+// private are the full blocks of a stay that are its session's alone. The slice is good until the next call.
 func (k *keeper) private(s *stay) []trace.Span {
 	k.spans = k.alone.of(s.session, s.path, k.size(), k.spans[:0])
+	if n := len(k.spans) - 1; n >= 0 && k.spans[n].To > s.blocks { // the last block is not full
+		if k.spans[n].To = s.blocks; k.spans[n].From >= s.blocks {
+			k.spans = k.spans[:n]
+		}
+	}
 	return k.spans
 }
 

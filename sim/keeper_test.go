@@ -45,6 +45,8 @@ func TestKeeperByHand(t *testing.T) {
 		// A's blocks are in the host's memory, and off the GPU, at 13 ms. At 100 they are brought.
 		{"demoted", []*trace.Session{a()}, []KVRule{demote}, nil,
 			[]seen{{10 * ms, 0}, {113 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2}}},
+		{"demoted but for a block that is not full", []*trace.Session{session("a", 100, calling(0, 10), turnOf(100*ms, 12))}, []KVRule{demote}, nil,
+			[]seen{{10 * ms, 0}, {113 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2}}},
 		// It is back at 12 ms, before they are written: they stay.
 		{"back before it is demoted", []*trace.Session{session("a", 100, calling(0, 8), turnOf(12*ms, 12))}, []KVRule{demote}, nil,
 			[]seen{{10 * ms, 0}, {22 * ms, 8}}, outcomes{"demote": {Late: 1}}},

@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"runtime"
 	"testing"
 	"time"
 
@@ -165,5 +168,33 @@ func TestTiersByHand(t *testing.T) {
 				t.Errorf("blocks moved, by cause: %s", d)
 			}
 		})
+	}
+}
+
+// TestTiersAreDeterministic: a crowded run with all tiers and actions gives the same, and twice, however many threads there are.
+func TestTiersAreDeterministic(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	w := agents(t, families)
+	d := crowded("thunderagent", "vllm", "fcfs")
+	d.KV.Host.Capacity, d.KV.Disk.Capacity, d.KV.Remote.Capacity, d.KV.Policy = "x0.5", "x1", "x2", "all+speculative-prefill"
+	d.Faults = []Fault{{At: 5 * time.Second, Worker: 1, Action: "remove"}, {At: 9 * time.Second, Worker: 1, Action: "return"}}
+	var want []byte
+	for i, threads := range []int{1, 2, 2} {
+		runtime.GOMAXPROCS(threads)
+		r := playRun(t, w, d)
+		got, err := json.Marshal([]any{r.requests, r.programs, r.memory.Stats, r.memory.Links(), r.keeper.outcomes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			want = got
+			o := r.keeper.outcomes
+			if o[doDemote].Accepted == 0 || o[doPrefetch].Accepted == 0 || r.memory.Stats.Read[memory.Remote] == 0 {
+				t.Errorf("nothing was demoted, prefetched or read from the remote tier: %+v, %+v", o, r.memory.Stats)
+			}
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("with %d threads the run differs", threads)
+		}
 	}
 }
