@@ -182,7 +182,7 @@ func TestTiersAreDeterministic(t *testing.T) {
 	for i, threads := range []int{1, 2, 2} {
 		runtime.GOMAXPROCS(threads)
 		r := playRun(t, w, d)
-		got, err := json.Marshal([]any{r.requests, r.programs, r.memory.Stats, r.memory.Links(), r.keeper.outcomes})
+		got, err := json.Marshal([]any{r.requests, r.programs, r.memory.Stats, r.memory.Account(), r.keeper.outcomes})
 		if err != nil {
 			t.Fatal(err)
 		}

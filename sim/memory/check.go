@@ -23,15 +23,19 @@ func (m *Memory) Check() error {
 		for _, l := range r.loads {
 			open += l.open
 		}
-		for _, s := range r.saves {
-			if s.begun {
-				open++
-			} else if m.next(r, s.tier) == s {
-				return fmt.Errorf("worker %d: a save waits for none", r.number)
+		saves := 0
+		for i := range r.tiers {
+			saves += len(r.tiers[i].saves)
+			for j, s := range r.tiers[i].saves {
+				if s.begun {
+					open++
+				} else if j == 0 {
+					return fmt.Errorf("worker %d, %s tier: a save waits for none", r.number, r.tiers[i].level)
+				}
 			}
 		}
-		if r.gone && len(r.loads)+len(r.saves)+len(r.departures) > 0 {
-			return fmt.Errorf("worker %d is gone, with %d loads, %d saves and %d departures", r.number, len(r.loads), len(r.saves), len(r.departures))
+		if r.gone && len(r.loads)+saves+len(r.departures) > 0 {
+			return fmt.Errorf("worker %d is gone, with %d loads, %d saves and %d departures", r.number, len(r.loads), saves, len(r.departures))
 		}
 	}
 	if open != len(m.moving) {

@@ -76,7 +76,7 @@ func (r *rank) forget(now time.Duration, s trace.Span, rest []trace.Span) (dropp
 			kept += n
 		}
 	}
-	if kept > 0 && len(r.saves) > 0 {
+	if kept > 0 && r.saving() {
 		rest = append(rest, s)
 	}
 	return dropped, rest
@@ -92,7 +92,7 @@ func (r *rank) demote(now time.Duration, s trace.Span, rest []trace.Span) (dropp
 			there := trace.Span{Key: s.Key, From: at, To: to}
 			n, kept := r.engine.Drop(now, there)
 			dropped += n
-			if kept > 0 && len(r.saves) > 0 { // what lies behind them is being written, which holds them
+			if kept > 0 && r.saving() { // what lies behind them is being written, which holds them
 				rest = append(rest, there)
 			}
 			at = to
@@ -110,4 +110,9 @@ func (r *rank) demote(now time.Duration, s trace.Span, rest []trace.Span) (dropp
 		at = to
 	}
 	return dropped, rest
+}
+
+// saving tells that blocks are being written, or wait for that.
+func (r *rank) saving() bool {
+	return slices.ContainsFunc(r.tiers, func(t tier) bool { return len(t.saves) > 0 })
 }

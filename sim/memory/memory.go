@@ -106,17 +106,17 @@ type rank struct {
 	uses            map[trace.Key][]int32 // see Used
 	departures      []*Departure
 	lacks           []trace.Span // for reuse
-	saves           []*save
-	gone            bool // its worker is lost
+	gone            bool         // its worker is lost
 }
 
-// tier is a store, and the links to it beside the rank's own.
+// tier is a store, the links to it beside the rank's own, and what the rank writes to it.
 type tier struct {
 	level       Level
 	store       *kvcache.Store
 	read, write []link.ID
 	latency     time.Duration
 	peak        int // of stores before this one, in blocks
+	saves       []*save
 }
 
 // moving is a transfer under way, and what its end brings about.

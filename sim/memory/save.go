@@ -97,7 +97,7 @@ func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.D
 		return 0
 	}
 	s.cause = Offload
-	r.saves = append(r.saves, s)
+	s.tier.saves = append(s.tier.saves, s)
 	m.spillEvicted(now, r, 0)
 	m.begin(now, r, s)
 	return m.net.Eta(now, s.moving) - now
@@ -160,21 +160,11 @@ func (m *Memory) save(now time.Duration, r *rank, session uint64, path []trace.S
 
 // queue begins a save when those to its tier before it have ended.
 func (m *Memory) queue(now time.Duration, r *rank, s *save) {
-	r.saves = append(r.saves, s)
+	s.tier.saves = append(s.tier.saves, s)
 	m.spillEvicted(now, r, s.level)
-	if m.next(r, s.tier) == s {
+	if s.tier.saves[0] == s {
 		m.begin(now, r, s)
 	}
-}
-
-// next is the first of the saves to a tier.
-func (m *Memory) next(r *rank, t *tier) *save {
-	for _, s := range r.saves {
-		if s.tier == t {
-			return s
-		}
-	}
-	return nil
 }
 
 // begin moves the blocks of a save, and when they have come to the first tier those below.
@@ -188,7 +178,8 @@ func (m *Memory) begin(now time.Duration, r *rank, s *save) {
 	}
 	s.begun = true
 	s.moving = m.move(now, what, s.blocks, s.tier.latency, func(now time.Duration) {
-		r.saves = slices.DeleteFunc(r.saves, func(x *save) bool { return x == s })
+		i := slices.Index(s.tier.saves, s)
+		s.tier.saves = slices.Delete(s.tier.saves, i, i+1)
 		m.free(now, r, s)
 		s.arrive()
 		if s.level == 0 {
@@ -197,8 +188,8 @@ func (m *Memory) begin(now time.Duration, r *rank, s *save) {
 		if m.Writing == Through && (s.level > 0 || m.SpillUses <= 1) {
 			m.spill(now, r, s.session, s.level, s.spans)
 		}
-		if after := m.next(r, s.tier); after != nil && !after.begun {
-			m.begin(now, r, after)
+		if waiting := s.tier.saves; len(waiting) > 0 && !waiting[0].begun {
+			m.begin(now, r, waiting[0])
 		}
 	}, over...)
 }
@@ -238,13 +229,16 @@ func (m *Memory) spillEvicted(now time.Duration, r *rank, from int) {
 func (m *Memory) Lose(now time.Duration, rank int) {
 	r := m.ranks[rank]
 	r.gone = true
-	saves := r.saves
-	r.saves = nil
-	for _, s := range saves {
-		m.stop(now, s.moving)
-		m.free(now, r, s)
-		for _, span := range s.spans {
-			s.tier.store.Forget(span)
+	for i := range r.tiers {
+		t := &r.tiers[i]
+		saves := t.saves
+		t.saves = nil
+		for _, s := range saves {
+			m.stop(now, s.moving)
+			m.free(now, r, s)
+			for _, span := range s.spans {
+				t.store.Forget(span)
+			}
 		}
 	}
 	r.departures = nil
