@@ -111,6 +111,7 @@ type save struct {
 	level   int // of the tier, among those of the rank
 	cause   Cause
 	spans   []trace.Span
+	joins   []int // where in spans those begin that have joined it while it waited
 	blocks  int32
 	begun   bool
 	moving  link.Transfer
@@ -131,8 +132,12 @@ func (s *save) expect(path []trace.Span, from, to int32) {
 
 // arrive lets the tier have the blocks. What comes last on a path is the first to be evicted.
 func (s *save) arrive() {
-	for _, span := range slices.Backward(s.spans) {
-		s.tier.store.Arrive(span)
+	from := 0
+	for _, to := range append(s.joins, len(s.spans)) {
+		for _, span := range slices.Backward(s.spans[from:to]) {
+			s.tier.store.Arrive(span)
+		}
+		from = to
 	}
 }
 
@@ -202,16 +207,27 @@ func (m *Memory) free(now time.Duration, r *rank, s *save) {
 	}
 }
 
-// spill writes what a tier has got to the one below it.
+// spill writes what a tier has got to the one below it, together with what waits for that.
 func (m *Memory) spill(now time.Duration, r *rank, session uint64, from int, spans []trace.Span) {
 	if from+1 >= len(r.tiers) {
 		return
 	}
-	s := &save{session: session, tier: &r.tiers[from+1], level: from + 1, cause: Spill}
+	t := &r.tiers[from+1]
+	s := &save{session: session, tier: t, level: from + 1, cause: Spill}
+	if n := len(t.saves) - 1; n >= 0 && !t.saves[n].begun {
+		if s = t.saves[n]; s.session != session {
+			s.session = Nobody
+		}
+		s.joins = append(s.joins, len(s.spans))
+	}
+	before := s.blocks
 	for _, span := range spans {
 		s.expect([]trace.Span{span}, span.From, span.To)
 	}
-	if s.blocks > 0 {
+	switch {
+	case before > 0:
+		m.spillEvicted(now, r, s.level)
+	case s.blocks > 0:
 		m.queue(now, r, s)
 	}
 }
