@@ -56,6 +56,14 @@ const (
 		"not published; here the budget is kept"
 )
 
+// onPods returns a deployment on so many pods, with KV blocks as theirs.
+func onPods(pods, programs int) sim.Deployment {
+	d := deploy("qwen3-30b-a3b", 2, pods, programs) // the architecture of Qwen3-Coder-30B-A3B
+	d.Engine.MaxModelLen, d.Engine.KVBlocks = 262144, podKV
+	d.Load.MaxGap, d.Load.Start, d.Load.Duration = "10s", "snapshot", 30*time.Minute
+	return d
+}
+
 func fourPods(l *lab) ([]check, error) {
 	w, err := l.workload("claude-code", podWork...)
 	if err != nil {
@@ -63,9 +71,7 @@ func fourPods(l *lab) ([]check, error) {
 	}
 	var setups []setup
 	for _, n := range podPrograms {
-		d := deploy("qwen3-30b-a3b", 2, 4, n) // the architecture of Qwen3-Coder-30B-A3B
-		d.Engine.MaxModelLen, d.Engine.KVBlocks = 262144, podKV
-		d.Load.MaxGap, d.Load.Start, d.Load.Duration = "10s", "snapshot", 30*time.Minute
+		d := onPods(4, n)
 		thunder := served(d, "thunderagent")
 		thunder.Router.ThunderAgent = podVariant
 		setups = append(setups, setup{w, served(d, "kv")}, setup{w, thunder})

@@ -31,10 +31,8 @@ const hostSource = "zetxqx, ThunderAgent behind a gateway, a CPU tier of 3.9 tim
 
 // pod is one pod, with so much host memory. Its KV is fp8: 48 KiB a token.
 func pod(programs int, host string) sim.Deployment {
-	d := deploy("qwen3-30b-a3b", 2, 1, programs)
-	d.Engine.MaxModelLen, d.Engine.KVBlocks, d.DType.KV = 262144, podKV, "fp8"
-	d.Load.MaxGap, d.Load.Start, d.Load.Duration = "10s", "snapshot", 30*time.Minute
-	d.KV.Host.Capacity = host
+	d := onPods(1, programs)
+	d.DType.KV, d.KV.Host.Capacity = "fp8", host
 	return d
 }
 

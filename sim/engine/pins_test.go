@@ -68,22 +68,28 @@ func TestPins(t *testing.T) {
 						}(coming[0])
 					}
 				}
-				if e.Next() == now { // an arrival cut a leap short
-					e.EndStep()
-				}
-				if e.Next() == Never {
-					if _, err := e.Schedule(now); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := e.Check(); err != nil {
-					t.Fatal(err)
-				}
+				goOn(t, e, now)
 			}
 			if e.Stats.Unpinned != test.early || e.pins.blocks != 0 && test.early > 0 {
 				t.Errorf("%d pins ended early and %d blocks are pinned still, want %d and none", e.Stats.Unpinned, e.pins.blocks, test.early)
 			}
 		})
+	}
+}
+
+// goOn schedules an engine if it is at a step boundary, as an arrival may have made it.
+func goOn(t *testing.T, e *Engine, now time.Duration) {
+	t.Helper()
+	if e.Next() == now {
+		e.EndStep()
+	}
+	if e.Next() == Never {
+		if _, err := e.Schedule(now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Check(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -128,17 +134,7 @@ func TestPinAwaitsItsSession(t *testing.T) {
 			if do := script[now]; do != nil {
 				do(now)
 			}
-			if e.Next() == now { // cut short
-				e.EndStep()
-			}
-			if e.Next() == Never {
-				if _, err := e.Schedule(now); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := e.Check(); err != nil {
-				t.Fatal(err)
-			}
+			goOn(t, e, now)
 		}
 		admitted, hit := 35*ms, int32(4)
 		if gone {
