@@ -168,6 +168,10 @@ func TestTableFits(t *testing.T) {
 	named := func(format string) []*Run {
 		return many(func(i int) deployment { return deployment{name: fmt.Sprintf(format, i), failed: int64(i % 3)} })
 	}
+	step := 3
+	if testing.Short() {
+		step = 11
+	}
 	for _, test := range []struct {
 		name  string
 		runs  []*Run
@@ -193,7 +197,7 @@ func TestTableFits(t *testing.T) {
 		}), 40},
 	} {
 		for count := 2; count <= 12; count += 5 {
-			for width := test.least; width < 160; width += 3 {
+			for width := test.least; width < 160; width += step {
 				var buf bytes.Buffer
 				if err := WriteTable(&buf, test.runs[:count], TableOptions{Width: width}); err != nil {
 					t.Fatal(err)

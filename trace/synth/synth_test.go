@@ -96,6 +96,9 @@ func TestProgramsStandAlone(t *testing.T) {
 	for _, profile := range Profiles() {
 		t.Run(profile, func(t *testing.T) {
 			o := Options{Programs: 100, Seed: 3}
+			if testing.Short() {
+				o.Programs = 20
+			}
 			switch profile {
 			case "mini-swe-agent":
 				o.Set = busy
@@ -103,17 +106,17 @@ func TestProgramsStandAlone(t *testing.T) {
 				o.Set = append(busy, "compact=15000")
 			}
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-			hundred := dump(generate(t, profile, o).Sessions)
+			many := dump(generate(t, profile, o).Sessions)
 			for _, procs := range []int{2, 7} {
 				runtime.GOMAXPROCS(procs)
-				if dump(generate(t, profile, o).Sessions) != hundred {
+				if dump(generate(t, profile, o).Sessions) != many {
 					t.Errorf("GOMAXPROCS=%d changes the workload", procs)
 				}
 			}
 			o.Programs = 10
 			ten := dump(generate(t, profile, o).Sessions)
-			if !strings.HasPrefix(hundred, ten) {
-				t.Error("the first 10 of 100 programs differ from 10 programs")
+			if !strings.HasPrefix(many, ten) {
+				t.Error("the first 10 of many programs differ from 10 programs")
 			}
 			o.Seed = 4
 			if dump(generate(t, profile, o).Sessions) == ten {
