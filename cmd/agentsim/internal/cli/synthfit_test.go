@@ -46,12 +46,11 @@ func chance(l inspect.Likeness) float64 {
 // TestFitRecovers fits profiles to what other profiles make. What is made of them differs from it by chance, by what a fit may
 // be off, and, where distributions follow from others that go together, by what that does.
 func TestFitRecovers(t *testing.T) {
-	profiles, seeds := synth.Profiles(), uint64(3)
 	if testing.Short() {
-		profiles, seeds = []string{"chat", "subagent-fanout"}, 1
+		t.Skip("distributions of thousands of programs: not with -short")
 	}
-	for _, name := range profiles {
-		for seed := range seeds {
+	for _, name := range synth.Profiles() {
+		for seed := range uint64(3) {
 			c, err := synth.Generate(name, synth.Options{Programs: 200, Seed: seed})
 			if err != nil {
 				t.Fatal(err)
@@ -71,6 +70,9 @@ func TestFitRecovers(t *testing.T) {
 
 // TestFitRecorded fits profiles to recorded traces, and states how close they come.
 func TestFitRecorded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("distributions of whole traces: not with -short")
+	}
 	const traces = "../../../../../shared/traces"
 	if _, err := os.Stat(traces); err != nil {
 		t.Skipf("the recorded traces are not here: %v", err)
@@ -80,18 +82,14 @@ func TestFitRecorded(t *testing.T) {
 		// off is the largest distance, but of the distributions that are named.
 		off    float64
 		except map[string]float64
-		long   bool // not with -short
 	}{
 		// Long conversations with long first prompts are fewer than if these were independent.
-		{"weka", 0.08, map[string]float64{"prompt of a turn": 0.2, "longest prompt": 0.25, "contexts when compacted": 0.25}, true},
+		{"weka", 0.08, map[string]float64{"prompt of a turn": 0.2, "longest prompt": 0.25, "contexts when compacted": 0.25}},
 		// A prompt that shares much is longer than others.
-		{"mooncake/conversation_trace.jsonl.gz", 0.04, map[string]float64{"prompt of a turn": 0.1, "longest prompt": 0.1, "reuse in an endless cache": 0.1}, true},
-		{"claude-code/agentcgroup", 0.05, map[string]float64{"prompt of a turn": 0.12, "longest prompt": 0.15, "subagents of a program": 0.12}, false},
-		{"azure/AzureLLMInferenceTrace_code.csv.gz", 0.04, nil, false},
+		{"mooncake/conversation_trace.jsonl.gz", 0.04, map[string]float64{"prompt of a turn": 0.1, "longest prompt": 0.1, "reuse in an endless cache": 0.1}},
+		{"claude-code/agentcgroup", 0.05, map[string]float64{"prompt of a turn": 0.12, "longest prompt": 0.15, "subagents of a program": 0.12}},
+		{"azure/AzureLLMInferenceTrace_code.csv.gz", 0.04, nil},
 	} {
-		if testing.Short() && test.long {
-			continue
-		}
 		c, err := convert.Open(context.Background(), []string{filepath.Join(traces, test.file)}, convert.Options{})
 		if err != nil {
 			t.Fatal(err)
