@@ -20,7 +20,7 @@ func TestTraceProcessor(t *testing.T) {
 		t.Skip("TRACE_PROCESSOR names no trace_processor_shell")
 	}
 	run, predicted := predict(t, "mini-swe-agent", "thunderagent", "6000")
-	below, tiered := predict(t, "mini-swe-agent", "kv", "2600", withTiers)
+	below, tiered := predict(t, "mini-swe-agent", "kv", "2000", withTiers)
 	moved := int64(0)
 	for _, m := range below.KV.Transfers {
 		moved += m.Bytes

@@ -13,14 +13,17 @@ import (
 	"github.com/agentsim/agentsim/trace/report"
 )
 
-// withTiers gives workers host memory, and lets KV leave the GPUs while tools run.
-func withTiers(d *sim.Deployment) { d.KV.Host.Capacity, d.KV.Policy = "4GiB", "all" }
+// withTiers gives workers host memory, and lets KV leave the GPUs while tools run. Of few programs there is enough to tell.
+func withTiers(d *sim.Deployment) {
+	d.KV.Host.Capacity, d.KV.Policy = "4GiB", "all"
+	d.Load.Programs, d.Load.Concurrency = 8, 8
+}
 
 // Transfers and actions in the file add up to the figures of the report; each fetch has an arrow to the prefill that waited for it,
 // but those after a preemption, of which there are few; and each session has at each time as many blocks at each level as the
 // events say.
 func TestTiersEqualReport(t *testing.T) {
-	run, source := predict(t, "mini-swe-agent", "kv", "2600", withTiers)
+	run, source := predict(t, "mini-swe-agent", "kv", "2000", withTiers)
 	in := draw(t, Options{}, source)
 	transfers, took := map[string]report.Transfers{}, map[string]time.Duration{}
 	actions, prefills := map[string]int64{}, map[any]time.Duration{}
