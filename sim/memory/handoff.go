@@ -71,7 +71,7 @@ func (m *Memory) read(p *plan, o *offer, hits int32) (tokens int32) {
 func (m *Memory) handOver(now time.Duration, r *rank, l *load, x part, what Transfer, arrived func(now time.Duration)) {
 	o := m.offers[l.request]
 	delete(m.offers, l.request)
-	l.peers = append(l.peers, x.peer)
+	l.peers, l.handed = append(l.peers, x.peer), true
 	l.release = append(l.release, func(now time.Duration) { m.letGo(now, o) })
 	what.Cause = Handoff
 	l.moves = append(l.moves, m.move(now, what, x.to-x.from, m.Latency, func(end time.Duration) {

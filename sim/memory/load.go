@@ -23,6 +23,7 @@ type load struct {
 	release []func(now time.Duration) // what is read
 	peers   []*rank                   // from which
 	waiting []*engine.Request
+	handed  bool // from the rank that computed it for the request
 }
 
 // plan is what a request can have brought.
@@ -262,7 +263,7 @@ func (m *Memory) fail(now time.Duration, r *rank, l *load) {
 
 // tell tells whoever asks of the end of a load.
 func (m *Memory) tell(now time.Duration, l *load, read [Levels]int32) {
-	if m.Landed != nil {
+	if m.Landed != nil && !l.handed { // of those Handed tells
 		m.Landed(l.request, read, now-l.since)
 	}
 }
