@@ -19,8 +19,8 @@ type picture struct {
 	depths []int32
 	// arriving and leaving are the arrows between calls of different sessions, by call.
 	arriving, leaving map[int32][]uint64
-	// fetched are the arrows to prefills of calls from the transfers that they waited for.
-	fetched map[int32][]uint64
+	// brought are the arrows to stages of calls from the transfers that they waited for.
+	brought map[stageOf][]uint64
 	// countsPrograms and showsWorkers tell that a sidecar told of these.
 	countsPrograms, showsWorkers bool
 	// pauses are the times that sessions were paused, by their ID.

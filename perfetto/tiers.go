@@ -78,8 +78,8 @@ const (
 	rankRemote    = rankCounters + 9
 )
 
-// transfer draws a transfer, with an arrow to the prefill of the request that waited for it.
-func (w *engine) transfer(start, end time.Duration, e *events.Transfer, waiting int32) {
+// transfer draws a transfer, with an arrow to the stage that waited for it, if one did.
+func (w *engine) transfer(start, end time.Duration, e *events.Transfer, waiting *stageOf) {
 	from, to := level(e.From.Level), level(e.To.Level)
 	name := "other transfers"
 	switch {
@@ -118,18 +118,22 @@ func (w *engine) transfer(start, end time.Duration, e *events.Transfer, waiting 
 		out.count("from_worker", int64(e.From.Worker))
 		out.count("to_worker", int64(e.To.Worker))
 	}
-	if waiting >= 0 {
+	if waiting != nil {
 		id := w.arrow()
 		out.starts = []uint64{id}
-		w.fetched[waiting] = append(w.fetched[waiting], id)
+		w.brought[*waiting] = append(w.brought[*waiting], id)
 	}
 	w.slice(out, end)
 }
 
-// waitingFor returns the call that waited for a transfer, if its prefill is drawn and comes after it; -1 for none.
-func (s *sidecar) waitingFor(start time.Duration, e *events.Transfer) int32 {
-	if e.Cause != "fetch" || e.Outcome != events.Done || e.To.Level != events.GPU || s.noStages {
-		return -1
+// waitsFor is the stage of a call that begins when a transfer of a cause has come.
+var waitsFor = map[string]string{"fetch": stagePrefill, "handoff": stageDecode}
+
+// waitingFor returns the stage that waited for a transfer to the GPUs, if it is drawn and comes after that; nil for none.
+func (s *sidecar) waitingFor(start time.Duration, e *events.Transfer) *stageOf {
+	stage, ok := waitsFor[e.Cause]
+	if !ok || e.Outcome != events.Done || e.To.Level != events.GPU || s.noStages {
+		return nil
 	}
 	if s.requests == nil {
 		s.requests = make(map[string]int32, len(s.calls))
@@ -141,14 +145,14 @@ func (s *sidecar) waitingFor(start time.Duration, e *events.Transfer) int32 {
 	}
 	n, ok := s.requests[e.Request]
 	if !ok {
-		return -1
+		return nil
 	}
 	for _, part := range s.calls[n].stages(nil) {
-		if part.name == stagePrefill && part.start >= start {
-			return n
+		if part.name == stage && part.start >= start {
+			return &stageOf{n, stage}
 		}
 	}
-	return -1
+	return nil
 }
 
 // linkUse draws for how much of the time links were busy.

@@ -203,6 +203,12 @@ type stage struct {
 	inferred string
 }
 
+// stageOf names a stage of a call.
+type stageOf struct {
+	call int32
+	name string
+}
+
 // The names of stages.
 const (
 	stageWait    = "prefill wait"
@@ -267,9 +273,7 @@ func (d *drawing) drawStages(n int32, track uint64) {
 		if !arrived && (s.name != stageWait || last) {
 			e.ends, arrived = arrows.migrated, true
 		}
-		if s.name == stagePrefill {
-			e.ends = append(e.ends, d.fetched[n]...)
-		}
+		e.ends = append(e.ends, d.brought[stageOf{n, s.name}]...)
 		e.stage(c, &s)
 		d.begin(e)
 		if s.held > 0 {

@@ -88,7 +88,7 @@ func Write(ctx context.Context, w io.Writer, sources []Source, o Options) (Summa
 // draw draws a source in its group.
 func (p *picture) draw(ctx context.Context, file *events.File) (trace.ReadReport, error) {
 	var read trace.ReadReport
-	p.groups, p.depths, p.fetched = make([]uint64, len(p.sessions)), make([]int32, len(p.sessions)), map[int32][]uint64{}
+	p.groups, p.depths, p.brought = make([]uint64, len(p.sessions)), make([]int32, len(p.sessions)), map[stageOf][]uint64{}
 	if file != nil {
 		var err error
 		if read, err = p.drawEvents(ctx, file); err != nil {

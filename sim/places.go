@@ -74,8 +74,9 @@ func (j *journal) locateSessions(at time.Duration) {
 		}
 	}
 	for _, l := range j.r.lives {
-		if l.seq != 0 && l.stage == atEngine && j.trails.of[l.Session] == nil {
-			j.located(at, l.Session, int(l.worker), j.r.engines[l.worker].Held(&l.Request), l.Path)
+		if l.seq != 0 && l.inEngine() && j.trails.of[l.Session] == nil {
+			q, worker := l.at()
+			j.located(at, l.Session, int(worker), j.r.engines[worker].Held(q), q.Path)
 		}
 	}
 	p := &j.places

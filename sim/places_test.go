@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsim/agentsim/sim/memory"
+	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/events"
 )
 
@@ -75,6 +76,24 @@ func TestPlacesByHand(t *testing.T) {
 		{At: end, Link: &events.Link{Name: "host to GPU", Took: end - again, Busy: twelve}},
 	}
 	if diff := cmp.Diff(want, inPlaces(all)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A prompt that another worker has computed comes from its GPUs, for the request that decodes.
+func TestHandOversAreTold(t *testing.T) {
+	w := compile(t, session("a", 100, trace.Turn{Input: 10, Output: 3, Start: 0, End: 30 * ms}))
+	all, res := eventsOf(t, w, split())
+	var got []events.Event
+	for _, e := range inPlaces(all) {
+		if e.Transfer != nil {
+			got = append(got, e)
+		}
+	}
+	from, to := events.Place{Worker: 1, Level: events.GPU}, events.Place{Worker: 0, Level: events.GPU}
+	want := []events.Event{{At: 10*ms + moved(3), Transfer: &events.Transfer{Cause: "handoff", From: from, To: to, Session: "a", Request: "a-0",
+		Bytes: res.KVUse.Moves[memory.Handoff].Bytes, Took: moved(3), Outcome: events.Done}}}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

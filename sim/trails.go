@@ -90,9 +90,10 @@ func (j *journal) blocks(at time.Duration) []events.KV {
 	running := make([]kinds, len(j.r.engines))
 	j.settleTrails()
 	for _, l := range j.r.lives {
-		if l.stage == atEngine {
+		if l.inEngine() {
 			session := j.r.w.Calls[l.call].Session
-			running[l.worker].add(j.r.parents[session] != session, j.r.engines[l.worker].Held(&l.Request))
+			q, worker := l.at()
+			running[worker].add(j.r.parents[session] != session, j.r.engines[worker].Held(q))
 		}
 	}
 	all := make([]events.KV, len(j.r.engines))

@@ -73,7 +73,7 @@ func (m *Memory) handOver(now time.Duration, r *rank, l *load, x part, what Tran
 	delete(m.offers, l.request)
 	l.peers, l.handed = append(l.peers, x.peer), true
 	l.release = append(l.release, func(now time.Duration) { m.letGo(now, o) })
-	what.Cause = Handoff
+	what.Cause, what.From = Handoff, x.peer.at(GPU)
 	l.moves = append(l.moves, m.move(now, what, x.to-x.from, m.Latency, func(end time.Duration) {
 		if m.Handed != nil {
 			m.Handed(end, l.request, now, x.to-x.from)
