@@ -33,6 +33,8 @@ var layers = map[string][]string{
 	"models":           {"trace", "models/..."},
 	"router":           {"trace", "router/..."},
 	"sim":              {"trace/...", "models/...", "router/...", "sim/..."},
+	"sim/link":         {},
+	"sim/memory":       {"trace", "sim/engine", "sim/kvcache", "sim/link"},
 	"replay":           {"trace/...", "models/...", "router/...", "replay/..."},
 	"perfetto":         {"trace/...", "models/...", "router/...", "perfetto/..."},
 	"accuracy":         {"trace/...", "models/...", "router/...", "sim/...", "accuracy/..."},
