@@ -24,7 +24,7 @@ func TestSecretFile(t *testing.T) {
 	if other, err := readSecret(""); err != nil || other == made {
 		t.Errorf("without a file: %x, %v; want another one", other, err)
 	}
-	for _, bad := range []string{"", "07", strings.Repeat("x", 64), strings.Repeat("07", 33)} {
+	for _, bad := range []string{"", "no key", strings.Repeat("x", 64), strings.Repeat("07", 33)} {
 		if err := os.WriteFile(name, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
