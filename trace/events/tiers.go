@@ -21,8 +21,8 @@ type Tier struct {
 
 // Residency is a sample of where the KV of a session lies: the blocks of its latest prompt and answer on the GPUs and in the
 // tiers of the worker on which it ran last. It is taken like those of KV where KV can move: with tiers, a policy, or prefill
-// and decode apart. A block counts at each level at which it lies, and one that sessions share for each of them. A session that has ended has
-// none: what is left of its KV is nobody's.
+// and decode apart. A block counts at each level at which it lies, and one that sessions share for each of them. A session that
+// has ended has none: what is left of its KV is nobody's.
 type Residency struct {
 	Session string `json:"session"`
 	Worker  int32  `json:"worker"`
