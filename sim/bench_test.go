@@ -42,8 +42,8 @@ func BenchmarkThunderAgent(b *testing.B) {
 	}
 }
 
-// BenchmarkTiers simulates the same programs without KV below the GPU, with a host tier, and with all tiers and actions. A turn
-// should take at most twice the time with them all.
+// BenchmarkTiers simulates the same programs without KV below the GPU, with a host tier, and with all tiers and actions, of which
+// the slow remote one is overloaded. A turn should take at most twice the time with the former.
 func BenchmarkTiers(b *testing.B) {
 	for _, variant := range []struct {
 		name   string
