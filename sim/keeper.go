@@ -237,7 +237,13 @@ func (k *keeper) admitted(l *live) {
 	}
 	k.memory.Ran(l.Session, int(l.worker))
 	s := k.stays[l.Session]
-	if s == nil || s.ready == 0 {
+	if s == nil {
+		return
+	}
+	if int(l.worker) != s.worker {
+		k.moved(s)
+	}
+	if s.ready == 0 {
 		return
 	}
 	if int(l.worker) != s.worker || l.Hit-l.Brought < min(s.ready*k.size(), l.Input-k.size()) {
@@ -246,6 +252,17 @@ func (k *keeper) admitted(l *live) {
 		k.r.requests[l.record].Prefetched = min(s.brought*k.size(), l.Hit-l.Brought)
 	}
 	s.ready = 0
+}
+
+// moved drops what a session that goes on elsewhere has left behind, where the rules move it: what it could have brought is
+// with it now.
+func (k *keeper) moved(s *stay) {
+	for i := range k.rules {
+		if rule := &k.rules[i]; rule.on == onResume && rule.do == doMove && k.matches(rule, s) && s.worker >= 0 && !k.r.down[s.worker] {
+			k.drop(s, doMove)
+			return
+		}
+	}
 }
 
 // decided tells of a decision of a program scheduler.
@@ -347,7 +364,7 @@ func blocks(spans []trace.Span) int32 {
 
 // do carries out an action.
 func (k *keeper) do(rule *kvRule, s *stay) {
-	if s.worker < 0 || rule.do == doFetch { // there is nothing yet, or it is brought when a request asks for it
+	if s.worker < 0 || rule.do == doFetch || rule.do == doMove { // there is nothing yet, or it is brought when a request asks for it
 		return
 	}
 	if k.r.down[s.worker] {
@@ -365,7 +382,7 @@ func (k *keeper) do(rule *kvRule, s *stay) {
 	case doPrefetch:
 		k.bringBack(rule, s)
 	case doDrop:
-		k.drop(s)
+		k.drop(s, doDrop)
 	case doEvictFirst, doEvictLast:
 		k.reclass(rule, s)
 	case doSpeculate:
@@ -411,7 +428,7 @@ func (k *keeper) departed(s *stay, do kvAction, wanted int32, then func()) func(
 	return func(now time.Duration, n int, more bool) {
 		if left += int32(n); !more {
 			k.count(do, &of, left, wanted)
-			k.r.tellStay(&of, Event{What: map[kvAction]What{doDemote: Demoted, doDrop: Dropped}[do], Tokens: left * k.size()})
+			k.r.tellStay(&of, Event{What: map[kvAction]What{doDemote: Demoted, doDrop: Dropped, doMove: Dropped}[do], Tokens: left * k.size()})
 			then()
 		}
 	}
@@ -455,13 +472,13 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 	k.r.touch(s.worker, k.r.now)
 }
 
-func (k *keeper) drop(s *stay) {
+func (k *keeper) drop(s *stay, as kvAction) {
 	spans := minus(k.private(s), s.keeps)
 	if len(spans) == 0 {
 		return
 	}
 	k.r.engines[s.worker].Unpin(k.r.now, s.key)
-	k.memory.Drop(k.r.now, s.worker, spans, k.departed(s, doDrop, blocks(spans), func() {}))
+	k.memory.Drop(k.r.now, s.worker, spans, k.departed(s, as, blocks(spans), func() {}))
 }
 
 // minus takes from spans, in place, what another path has of them.

@@ -124,3 +124,23 @@ func TestKeeperByHand(t *testing.T) {
 		})
 	}
 }
+
+// A session's second turn goes to the other worker: it brings the 2 blocks of its first, which are dropped where they were.
+func TestSessionsMove(t *testing.T) {
+	w := compile(t, session("s", 1, trace.Turn{Input: 8, Output: 1, End: 10 * ms},
+		trace.Turn{Input: 12, Output: 1, Start: 110 * ms, End: 120 * ms}))
+	for policy, left := range map[string]int32{"kvcr": 0, "lru": 2} {
+		d := fixed()
+		d.Workers, d.KV.Policy, d.KV.Host.Capacity, d.KV.Offload = 2, policy, "x1", "demand"
+		r := playRun(t, w, d)
+		first, second := &r.requests[0], &r.requests[1]
+		if first.Worker == second.Worker {
+			t.Fatalf("both turns went to worker %d", first.Worker)
+		}
+		path := r.path(&w.Calls[0], 0, nil)
+		if got, want := second.Brought, 8-4*left; got != want || r.engines[first.Worker].Cached(path, 2) != left {
+			t.Errorf("%s: the second turn brought %d tokens, want %d; the first worker has %d blocks, want %d",
+				policy, got, want, r.engines[first.Worker].Cached(path, 2), left)
+		}
+	}
+}

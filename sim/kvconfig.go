@@ -214,7 +214,7 @@ func (p *Plan) resolveKV() error {
 	g := p.Hardware.GPU
 	o := &memory.Options{BlockSize: int32(p.Engine.BlockSize), BlockBytes: int64(math.Round(p.blockBytes())),
 		Network: gpus * g.NodeLinkGBs * 1e9, Near: gpus * g.LinkGBs * 1e9, Latency: 10 * time.Microsecond,
-		MinUses: int32(k.MinUses), SpillUses: int32(k.SpillUses), Decoded: k.Decoded == "true", MinFetch: int32(k.MinFetch), FromPeers: rules.any(doFetch),
+		MinUses: int32(k.MinUses), SpillUses: int32(k.SpillUses), Decoded: k.Decoded == "true", MinFetch: int32(k.MinFetch), FromPeers: rules.any(doFetch) || rules.any(doMove),
 		Writing: map[string]memory.Writing{"through": memory.Through, "back": memory.Back, "demand": memory.OnDemand}[k.Offload]}
 	if k.Chunk%p.Engine.BlockSize != 0 {
 		return bad("kv.chunk", "%d is no multiple of engine.block_size %d", k.Chunk, p.Engine.BlockSize)

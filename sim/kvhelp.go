@@ -9,7 +9,7 @@ var kvHelp = map[string]string{
 	"offload-on-tool":        "move the KV that is the session's alone to the host when its tool takes longer than the way out and back",
 	"prefetch-before-return": "offload-on-tool, and have the KV back on the GPU when the tool returns",
 	"evict-subagents":        "drop what a subagent alone had when it ends",
-	"kvcr":                   "fetch a session's KV from the worker on which it was when it goes on elsewhere (Dynamo's kv.fetch, KVCR)",
+	"kvcr":                   "move a session's KV from the worker on which it was when it goes on elsewhere (Dynamo's kv.fetch, KVCR)",
 	"speculative-prefill":    "compute what is known of the next prompt, the answer without its reasoning, while the tool runs (Dynamo's hint)",
 	"all":                    "prefetch-before-return, kvcr, evict-subagents, pins for short tools; also demote on pause, drop at compaction and end",
 	// Presets.
@@ -39,6 +39,7 @@ var kvHelp = map[string]string{
 	"evict-last":  "evict the session's KV after all other",
 	"evict-first": "evict what is the session's alone before all other",
 	"fetch":       "let its next request bring KV from the worker on which it was before",
+	"move":        "fetch it, and drop what is the session's alone where it was, once the request runs",
 	"speculate":   "compute what is known of the next prompt before it comes",
 }
 

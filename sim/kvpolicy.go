@@ -60,11 +60,12 @@ const (
 	doEvictLast                 // protect it: evicted after all other KV
 	doEvictFirst
 	doFetch     // bring it from the worker on which it was, when a request of the session asks for it elsewhere
+	doMove      // fetch it, and drop what is the session's alone where it was
 	doSpeculate // compute what is known of the next prompt before it comes
 	kvActions
 )
 
-var kvActionNames = [kvActions]string{"pin", "unpin", "demote", "prefetch", "drop", "evict-last", "evict-first", "fetch", "speculate"}
+var kvActionNames = [kvActions]string{"pin", "unpin", "demote", "prefetch", "drop", "evict-last", "evict-first", "fetch", "move", "speculate"}
 
 // KVEvents are the names of the events that rules know, KVActions those of the actions.
 func KVEvents() []string { return kvEventNames[:] }
@@ -114,7 +115,7 @@ var kvPolicies = map[string][]KVRule{
 	// What a subagent alone had is worth nothing when it has ended.
 	"evict-subagents": {{On: "subagent-end", Do: "drop"}},
 	// Dynamo's kv.fetch: a session that goes on elsewhere brings its KV from where it was.
-	"kvcr": {{On: "resume", Do: "fetch"}},
+	"kvcr": {{On: "resume", Do: "move"}},
 	// Dynamo's speculative_prefill: the answer without its reasoning is computed while the tool runs.
 	"speculative-prefill": {{On: "tool-start", Do: "speculate"}, {On: "turn-end", Do: "speculate"}},
 	"all": {
@@ -122,7 +123,7 @@ var kvPolicies = map[string][]KVRule{
 		{On: "tool-start", Do: "pin", ShorterThan: "auto", TTL: "auto"},
 		{On: "tool-due", Do: "prefetch", TTL: "auto"},
 		{On: "pause", Do: "demote"},
-		{On: "resume", Do: "fetch"},
+		{On: "resume", Do: "move"},
 		{On: "thinking-end", Do: "evict-first"},
 		{On: "subagent-end", Do: "drop"},
 		{On: "compaction", Do: "drop"},
