@@ -27,6 +27,7 @@ func (r *Router) useIndex() {
 
 // lookup sets score.overlap to what is known of q's prompt at time now, or was when it began to wait shortly ago.
 func (r *Router) lookup(now time.Duration, q *Request) {
+	r.lookBelow(q)
 	if q.overlap != nil && now-q.since <= overlapRefreshAfter {
 		copy(r.score.overlap, q.overlap)
 		return
@@ -98,6 +99,11 @@ func (r *Router) evict(worker int) {
 	if r.cache != nil {
 		r.feeds[worker] = feed{}
 		r.cache.clear(worker)
+	}
+	for _, x := range r.below {
+		if x != nil {
+			x.clear(worker)
+		}
 	}
 	if r.guess != nil {
 		r.guess.clear(worker)

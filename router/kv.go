@@ -8,10 +8,11 @@ import (
 
 // scores are one choice's figures, by worker.
 type scores struct {
-	overlap []int32   // leading prompt blocks that are resident
-	guess   []int32   // leading prompt blocks that should be
-	shared  []int32   // leading prompt blocks that active requests hold
-	cost    []float64 // by candidate, in blocks
+	overlap []int32        // leading prompt blocks that are resident
+	guess   []int32        // leading prompt blocks that should be
+	below   [tiers][]int32 // leading prompt blocks that tiers hold
+	shared  []int32        // leading prompt blocks that active requests hold
+	cost    []float64      // by candidate, in blocks
 }
 
 func newScores(workers int) scores {
@@ -38,6 +39,7 @@ func (r *Router) pickKV(now time.Duration, q *Request, draw uint64) (int, int32)
 //	cost    = prefill_load_scale * max(prefill - credit, 0) + decode + decode_active_request_weight * requests
 //	prefill = active prefill + this prompt, cached or not
 //	credit  = overlap_score_credit * overlap / (1 + decay * (active prefill - least active prefill) / this prompt)
+//	          + host_cache_hit_weight * further blocks in the host + disk_cache_hit_weight * further ones on drives
 //	decode  = distinct full prompt blocks of the active requests and this one
 //
 // Without track_prefill_tokens prefill is 0. Products are rounded before they are added, so that no architecture fuses
@@ -62,7 +64,7 @@ func (r *Router) weigh(q *Request) {
 		}
 		excess := float64(l.prefill-leastPrefill) / size / promptBlocks
 		credit := s.OverlapScoreCredit * (1 / (1 + float64(s.OverlapScoreCreditDecay*excess)))
-		adjusted := max(prefill-float64(credit*float64(overlap)), 0)
+		adjusted := max(prefill-float64(credit*float64(overlap))-r.creditBelow(w, overlap), 0)
 		r.score.cost = append(r.score.cost, float64(s.PrefillLoadScale*adjusted)+r.decodeBlocks(int(w), q)+
 			float64(s.DecodeActiveRequestWeight*float64(l.requests)))
 	}

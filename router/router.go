@@ -56,16 +56,17 @@ type Router struct {
 	decisions  []Decision
 	snapshots  [][]int32 // overlaps of former waiting requests, to reuse
 
-	turn   int32        // round-robin: the worker of the next request
-	homes  *homes       // sticky policies: the worker of each session
-	hot    hotspots     // lmetric
-	others []int32      // lmetric: scratch
-	feeds  []feed       // KV events under way, one feed per worker
-	cache  *index       // resident blocks by worker, from KV events; nil without them
-	guess  *predictions // blocks that workers should hold; nil without
-	held   *footprint   // distinct prompt blocks of active requests; nil when reuse is not assumed
-	active [][]*Request // by worker, where output blocks count
-	score  scores       // scratch of one choice
+	turn   int32         // round-robin: the worker of the next request
+	homes  *homes        // sticky policies: the worker of each session
+	hot    hotspots      // lmetric
+	others []int32       // lmetric: scratch
+	feeds  []feed        // KV events under way, one feed per worker
+	cache  *index        // resident blocks by worker, from KV events; nil without them
+	below  [tiers]*index // what tiers of workers hold; nil where none has told of any
+	guess  *predictions  // blocks that workers should hold; nil without
+	held   *footprint    // distinct prompt blocks of active requests; nil when reuse is not assumed
+	active [][]*Request  // by worker, where output blocks count
+	score  scores        // scratch of one choice
 
 	observe func(Choice) // nil: nobody asks
 }

@@ -21,6 +21,10 @@ type Settings struct {
 	// OverlapScoreCreditDecay takes credit from workers with more prefill load than the least loaded one, measured in
 	// prompts of this request's size; 0 takes none.
 	OverlapScoreCreditDecay float64 `yaml:"overlap_score_credit_decay"`
+	// HostCacheHitWeight and DiskCacheHitWeight are the prefill blocks forgiven for each further one that a tier of the
+	// worker holds.
+	HostCacheHitWeight float64 `yaml:"host_cache_hit_weight"`
+	DiskCacheHitWeight float64 `yaml:"disk_cache_hit_weight"`
 	// PrefillLoadScale weighs blocks to prefill against blocks held for decoding.
 	PrefillLoadScale float64 `yaml:"prefill_load_scale"`
 	// DecodeActiveRequestWeight is the cost, in blocks, of each active request.
@@ -58,6 +62,8 @@ func Defaults(policy string) Settings {
 		Policy:             policy,
 		Preset:             "kv",
 		OverlapScoreCredit: 1,
+		HostCacheHitWeight: 0.75,
+		DiskCacheHitWeight: 0.25,
 		PrefillLoadScale:   1,
 		UseKVEvents:        true,
 		TTL:                2 * time.Minute,
@@ -219,6 +225,8 @@ func (s *Settings) check(p Pool) (policy, error) {
 	err := checkNumbers(
 		number{"router.overlap_score_credit", s.OverlapScoreCredit, 0, maxWeight},
 		number{"router.overlap_score_credit_decay", s.OverlapScoreCreditDecay, 0, maxWeight},
+		number{"router.host_cache_hit_weight", s.HostCacheHitWeight, 0, maxWeight},
+		number{"router.disk_cache_hit_weight", s.DiskCacheHitWeight, 0, maxWeight},
 		number{"router.prefill_load_scale", s.PrefillLoadScale, 0, maxWeight},
 		number{"router.decode_active_request_weight", s.DecodeActiveRequestWeight, 0, maxWeight},
 		number{"router.temperature", s.Temperature, 0, maxWeight},

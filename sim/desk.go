@@ -8,6 +8,8 @@ import (
 	"github.com/agentsim/agentsim/router"
 	"github.com/agentsim/agentsim/router/thunderagent"
 	"github.com/agentsim/agentsim/sim/engine"
+	"github.com/agentsim/agentsim/sim/memory"
+	"github.com/agentsim/agentsim/trace"
 )
 
 // desk is one frontend: the program scheduler, which may hold requests, and behind it the router with its queue. On
@@ -312,6 +314,25 @@ func (s *service) publish(worker int) {
 			} else {
 				of.Stored(s.now, number, ev.Span)
 			}
+		}
+	}
+}
+
+// publishBelow passes on to the routers what a tier of an engine's worker holds now, or does not any more.
+func (s *service) publishBelow(worker int, l memory.Level, span trace.Span, held bool) {
+	tier := router.Host
+	switch {
+	case s.down[worker] || l != memory.Host && l != memory.Disk:
+		return
+	case l == memory.Disk:
+		tier = router.Disk
+	}
+	for _, d := range s.desks {
+		of, number := s.routerOf(d, worker)
+		if held {
+			of.StoredBelow(number, tier, span)
+		} else {
+			of.RemovedBelow(number, tier, span)
 		}
 	}
 }

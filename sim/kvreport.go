@@ -156,9 +156,6 @@ func (p *Plan) kvApproximations() []string {
 	if o.Writing == memory.Back {
 		a = append(a, "a step that takes the place of evicted KV waits as long as writing that takes at the full rate of the link, whatever else moves (kv.offload back)")
 	}
-	if p.Ranks > 1 {
-		a = append(a, "routers count the KV that GPUs hold, not that in tiers below them")
-	}
 	if n := p.kvCopies(); n > 1 {
 		a = append(a, fmt.Sprintf("each of the %d copies of the KV that tensor parallelism makes is stored in tiers and moved", n))
 	}

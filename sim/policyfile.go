@@ -52,6 +52,8 @@ func (r *Router) useSelection(s *policyfile.Selection, keys PolicyKeys) (notes [
 	}{
 		{"overlap_score_credit", s.Cost.OverlapScoreCredit, &r.OverlapScoreCredit},
 		{"overlap_score_credit_decay", s.Cost.OverlapScoreCreditDecay, &r.OverlapScoreCreditDecay},
+		{"host_cache_hit_weight", s.Cost.HostCacheHitWeight, &r.HostCacheHitWeight},
+		{"disk_cache_hit_weight", s.Cost.DiskCacheHitWeight, &r.DiskCacheHitWeight},
 		{"prefill_load_scale", s.Cost.PrefillLoadScale, &r.PrefillLoadScale},
 		{"decode_active_request_weight", s.Cost.DecodeActiveRequestWeight, &r.DecodeActiveRequestWeight},
 		{"temperature", s.Cost.RouterTemperature, &r.Temperature},
@@ -60,8 +62,8 @@ func (r *Router) useSelection(s *policyfile.Selection, keys PolicyKeys) (notes [
 			*w.to, keys["router."+w.key] = *w.value, from
 		}
 	}
-	if s.Cost.HostCacheHitWeight != nil || s.Cost.DiskCacheHitWeight != nil || s.Cost.SharedCacheMultiplier != nil {
-		notes = append(notes, "host_cache_hit_weight, disk_cache_hit_weight and shared_cache_multiplier have no effect: KV tiers below the GPU are not simulated")
+	if s.Cost.SharedCacheMultiplier != nil {
+		notes = append(notes, "shared_cache_multiplier has no effect: routers do not count what a remote tier holds")
 	}
 	if s.Cost.Seed != nil {
 		notes = append(notes, "the seed of worker_selection has no effect: config key seed is that of everything random")

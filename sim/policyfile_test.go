@@ -37,9 +37,9 @@ worker_selection:
   instances:
     - name: warm
       type: dynamo-default-cost-fn
-      parameters: {prefill_load_scale: 4, router_temperature: 0.5, disk_cache_hit_weight: 0.1, seed: 3}`,
-			"router.policy router.prefill_load_scale router.temperature", "disk_cache_hit_weight seed",
-			func(r *Router) { r.PrefillLoadScale, r.Temperature = 4, 0.5 }},
+      parameters: {prefill_load_scale: 4, router_temperature: 0.5, disk_cache_hit_weight: 0.1, shared_cache_multiplier: 0.5, seed: 3}`,
+			"router.disk_cache_hit_weight router.policy router.prefill_load_scale router.temperature", "shared_cache_multiplier seed",
+			func(r *Router) { r.PrefillLoadScale, r.Temperature, r.DiskCacheHitWeight = 4, 0.5, 0.1 }},
 		{"another policy", `worker_selection: {aggregated: a, instances: [{name: a, type: lmetric}]}`,
 			"router.policy", "", func(r *Router) { r.Policy = "lmetric" }},
 		{"an instance that is not chosen", `worker_selection: {instances: [{name: a, type: lmetric}]}`,

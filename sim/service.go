@@ -93,6 +93,9 @@ func newService(p *Plan, c client, nodes int, events, schedulers bool, w watch) 
 	if err == nil && p.memory != nil {
 		if s.memory, err = memory.New(*p.memory, s.engines); err == nil {
 			s.memory.Handed = s.handed
+			if s.desks[0].wantsEvents() {
+				s.memory.Changed = s.publishBelow
+			}
 		}
 	}
 	return s, err

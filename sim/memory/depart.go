@@ -52,7 +52,7 @@ func (m *Memory) depart(now time.Duration, r *rank) {
 		for _, s := range d.spans {
 			var n int
 			if d.forget {
-				n, rest = r.forget(now, s, rest)
+				n, rest = m.forget(now, r, s, rest)
 			} else {
 				n, rest = r.demote(now, s, rest)
 			}
@@ -68,12 +68,13 @@ func (m *Memory) depart(now time.Duration, r *rank) {
 }
 
 // forget drops blocks from the GPUs and the rank's own tiers, and appends to rest what is being written.
-func (r *rank) forget(now time.Duration, s trace.Span, rest []trace.Span) (dropped int, _ []trace.Span) {
+func (m *Memory) forget(now time.Duration, r *rank, s trace.Span, rest []trace.Span) (dropped int, _ []trace.Span) {
 	dropped, kept := r.engine.Drop(now, s)
 	for i := range r.tiers {
 		if t := &r.tiers[i]; t.level != Remote {
 			_, n := t.store.Drop(s)
 			kept += n
+			m.changed(r, t.level, s, false)
 		}
 	}
 	if kept > 0 && r.saving() {

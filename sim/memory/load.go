@@ -241,7 +241,7 @@ func (m *Memory) stage(now time.Duration, r *rank, path []trace.Span, x part) {
 	if t := &r.tiers[0]; t.level == Host {
 		s := &save{tier: t}
 		s.expect(path, x.from, x.to)
-		s.arrive()
+		m.arrive(r, s)
 		m.spillEvicted(now, r, 0)
 	}
 }

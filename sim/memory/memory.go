@@ -77,6 +77,8 @@ type Memory struct {
 	// Landed, when set, is told when what was brought for a request is there: how many tokens from where, and how long that
 	// took. None have failed.
 	Landed func(q *engine.Request, read [Levels]int32, took time.Duration)
+	// Changed, when set, is told which blocks a tier of a rank holds now, or does not any more.
+	Changed func(rank int, l Level, s trace.Span, held bool)
 	// Ended, when set, is told of each transfer that has ended or was stopped.
 	Ended func(now time.Duration, t Transfer)
 	// Handed, when set, is told of each prompt that has come from the rank which computed it: of how many blocks were moved,
@@ -271,6 +273,12 @@ func (m *Memory) ended(now time.Duration, x *moving) {
 func (m *Memory) touch(r *rank) {
 	if !slices.Contains(m.touched, r.number) {
 		m.touched = append(m.touched, r.number)
+	}
+}
+
+func (m *Memory) changed(r *rank, l Level, s trace.Span, held bool) {
+	if m.Changed != nil && !r.gone {
+		m.Changed(r.number, l, s, held)
 	}
 }
 

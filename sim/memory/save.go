@@ -131,11 +131,12 @@ func (s *save) expect(path []trace.Span, from, to int32) {
 }
 
 // arrive lets the tier have the blocks. What comes last on a path is the first to be evicted.
-func (s *save) arrive() {
+func (m *Memory) arrive(r *rank, s *save) {
 	from := 0
 	for _, to := range append(s.joins, len(s.spans)) {
 		for _, span := range slices.Backward(s.spans[from:to]) {
 			s.tier.store.Arrive(span)
+			m.changed(r, s.tier.level, span, true)
 		}
 		from = to
 	}
@@ -186,7 +187,7 @@ func (m *Memory) begin(now time.Duration, r *rank, s *save) {
 		i := slices.Index(s.tier.saves, s)
 		s.tier.saves = slices.Delete(s.tier.saves, i, i+1)
 		m.free(now, r, s)
-		s.arrive()
+		m.arrive(r, s)
 		if s.level == 0 {
 			m.depart(now, r)
 		}
@@ -235,6 +236,9 @@ func (m *Memory) spill(now time.Duration, r *rank, session uint64, from int, spa
 // spillEvicted writes what a tier has lost to the one below it, where that is not done before. It passes through a buffer.
 func (m *Memory) spillEvicted(now time.Duration, r *rank, from int) {
 	evicted := r.tiers[from].store.DrainEvicted()
+	for _, span := range evicted {
+		m.changed(r, r.tiers[from].level, span, false)
+	}
 	if m.Writing != Through && len(evicted) > 0 {
 		m.spill(now, r, Nobody, from, slices.Clone(evicted))
 	}

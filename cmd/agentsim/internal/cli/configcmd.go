@@ -51,6 +51,8 @@ var keyHelp = map[string]string{
 	"router.policy_config":                        "a router policy file of Dynamo (--router-policy-config there), beside the config: sets policy, thunderagent and policy_classes",
 	"router.preset":                               "kv: what Dynamo's flags set: load-aware (no cache credit) or agentic (credit 2, prefill scale 4, request weight 64)",
 	"router.overlap_score_credit":                 "kv: prefill blocks forgiven for each prompt block that a worker holds; 0 keeps no index under any policy",
+	"router.host_cache_hit_weight":                "kv: prefill blocks forgiven for each further prompt block that the worker's host tier holds",
+	"router.disk_cache_hit_weight":                "kv: the same for its drives",
 	"router.overlap_score_credit_decay":           "kv: takes credit from workers with more prefill load than the least loaded",
 	"router.prefill_load_scale":                   "kv: weight of blocks to prefill against blocks held",
 	"router.decode_active_request_weight":         "kv: cost of each active request, in blocks",
