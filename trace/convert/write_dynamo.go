@@ -35,6 +35,9 @@ func Records(c *trace.Capture) (records iter.Seq[*trace.Record], lost []Count) {
 			if w.begins[t].start%time.Millisecond != 0 {
 				w.lose("parts of starts below a millisecond", 1)
 			}
+			if t.End == trace.NoTime {
+				w.lose("ends that are not known, which the default speed tells", 1)
+			}
 		}
 	}
 	return func(yield func(*trace.Record) bool) {
@@ -76,7 +79,14 @@ func (w *writer) record(t *trace.Turn) *trace.Record {
 		r.TTFTMs = msOf(t.TTFT)
 	}
 	x.ReasoningTokens = countOf(t.Reasoning)
-	for _, name := range t.Inferred.Names() {
+	filled := t.Inferred
+	if t.Start == trace.NoTime {
+		filled |= trace.FieldStart
+	}
+	if t.End == trace.NoTime {
+		filled |= trace.FieldEnd
+	}
+	for _, name := range filled.Names() {
 		if !slices.Contains(x.Inferred, name) {
 			x.Inferred = append(x.Inferred, name)
 		}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,6 +79,30 @@ func TestRecordsKeepAll(t *testing.T) {
 				t.Errorf("call %s: %+v, want %+v", want.ID, got, want)
 			}
 		}
+	}
+}
+
+// A record has a start and an end. Those that nobody told, of which the second call knows neither, are marked as filled: it
+// begins when the first, with 2 tokens at 20 ms, is done.
+func TestRecordsMarkFilledTimes(t *testing.T) {
+	c, err := openText(`{"request_id":"a","wait_for":[],"timestamp":1000,"input_length":5,"output_length":2}`+"\n"+
+		`{"request_id":"b","wait_for":["a"],"input_length":5,"output_length":2}`, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, lost := recorded(t, link(t, c))
+	if diff := cmp.Diff([]Count{{"ends that are not known, which the default speed tells", 2}, {"starts, which followed from what calls wait for", 1},
+		{"what calls wait for, as it was stated", 1}}, lost); diff != "" {
+		t.Error(diff)
+	}
+	var got []string
+	for _, s := range back.Sessions {
+		for _, turn := range s.Turns {
+			got = append(got, fmt.Sprintf("%s %v %v %v", turn.ID, turn.Start, turn.End, turn.Inferred.Names()))
+		}
+	}
+	if diff := cmp.Diff([]string{"a 0s 40ms [end]", "b 40ms 80ms [start end]"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
