@@ -225,7 +225,8 @@ func TestRowErrors(t *testing.T) {
 		{"mooncake: negative time", `{"timestamp":-1,"input_length":5,"output_length":1}`, "timestamp is -1"},
 		{"mooncake: no input", `{"timestamp":0,"input_length":0,"output_length":1}`, "-:1: input_length is 0"},
 		{"mooncake: no output", `{"timestamp":0,"input_length":5}`, "output_length is -1"},
-		{"mooncake: hash count", `{"timestamp":0,"input_length":600,"output_length":1,"hash_ids":[1,2,3]}`, "3 hashes for 600 tokens in blocks of 512: want 2, or 1"},
+		{"mooncake: hash count", `{"timestamp":0,"input_length":600,"output_length":1,"hash_ids":[1,2,3]}`, "3 hashes for 600 tokens in blocks of 512: want 2, or 1 without a partial last block; blocks of 256 would fit: --trace-block-size 256"},
+		{"mooncake: hashes of no block size", `{"timestamp":0,"input_length":5000,"output_length":1,"hash_ids":[1,2,3,4,5,6]}`, "want 10, or 9 without a partial last block"},
 		{"agentic: duplicate", `{"request_id":"a","wait_for":[],"timestamp":0,"input_length":5,"output_length":1}` + "\n" +
 			`{"request_id":"a","wait_for":[],"timestamp":0,"input_length":5,"output_length":1}`, `-:2: request_id "a" was used before, at -:1`},
 		{"agentic: unknown id", `{"request_id":"a","wait_for":["z"],"input_length":5,"output_length":1}`, `-:1: request "a" waits for "z", which is not in the trace`},

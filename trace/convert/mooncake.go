@@ -317,13 +317,28 @@ func (j *mooncakeJoiner) setTokens(r *mooncakeRow, prev *trace.Turn) (err error)
 	}
 	if r.hashes > 0 {
 		if err := trace.CheckHashCount(r.hashes, t.Input, j.blockSize); err != nil {
-			return err
+			return fmt.Errorf("%w%s", err, otherBlockSize(r.hashes, t.Input))
 		}
 	}
 	if j.format == FormatMooncakeDelta && prev != nil {
 		return j.addDelta(t, prev)
 	}
 	return nil
+}
+
+// otherBlockSize says which size of blocks would fit n hashes of input tokens, if it is one power of two: rows of Mooncake do
+// not tell theirs.
+func otherBlockSize(n int, input int32) string {
+	var fit []int32
+	for size := int32(8); size <= 8192; size *= 2 {
+		if trace.CheckHashCount(n, input, size) == nil {
+			fit = append(fit, size)
+		}
+	}
+	if len(fit) != 1 {
+		return ""
+	}
+	return fmt.Sprintf("; blocks of %d would fit: --trace-block-size %d", fit[0], fit[0])
 }
 
 // addDelta turns a row that holds the new part of a prompt into the whole prompt: the previous prompt, its output,
