@@ -88,6 +88,14 @@ func (in input) serveGen() (*trace.Capture, error) {
 			return nil, &trace.InputError{File: in.segments[0].Path, Err: fmt.Errorf("client %s: %w", c.name, err)}
 		}
 	}
+	if s := in.opts.Sample; len(sessions) == 0 && (s.From > 0 || s.For > 0) {
+		to := "to its end"
+		if s.For > 0 {
+			to = "to " + (s.From + s.For).String()
+		}
+		return nil, &trace.InputError{File: in.segments[0].Path, Err: fmt.Errorf("no calls from %v %s of the recorded time: "+
+			"draw from another (agentsim import has --from and --for)", s.From, to)}
+	}
 	c, err := in.join(&trace.Capture{Format: FormatServeGen, Resolution: time.Microsecond, SharedClock: true}, 0, sessions, &read)
 	if err != nil {
 		return nil, err

@@ -59,6 +59,10 @@ func TestServeGen(t *testing.T) {
 			t.Errorf("call %s is not in the longer sample", s.ID)
 		}
 	}
+	_, err := Open(context.Background(), []string{dir}, Options{Sample: Sample{From: time.Second, For: time.Second}})
+	if err == nil || !strings.Contains(err.Error(), "no calls from 1s to 2s of the recorded time") {
+		t.Errorf("a second without calls: %v", err)
+	}
 	if n := part.Read.Calls; n < 10 || n > 90 {
 		t.Errorf("%d calls in 10 s at a rate of 4 per second", n)
 	}
