@@ -45,9 +45,11 @@ func TestFigureForPeople(t *testing.T) {
 	}{
 		{Figure{}, "-", "-", "-"},
 		{Known(0), "0", "0%", "0"},
+		{Known(1e-6), "1.0e-06", "<0.1%", "1 µs"},
 		{Known(0.0413), "0.041", "4.1%", "41.3 ms"},
 		{Known(1.0), "1", "100%", "1 s"},
 		{Known(12_345.6), "12.3k", "1234560%", "206 min"},
+		{Known(30_240_000), "30.2M", "3024000000%", "350 d"},
 	} {
 		if text, share, clock := test.figure.String(), test.figure.Share(), test.figure.Time(); text != test.text || share != test.share || clock != test.clock {
 			t.Errorf("%+v: %q, %q, %q, want %q, %q, %q", test.figure, text, share, clock, test.text, test.share, test.clock)

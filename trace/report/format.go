@@ -47,14 +47,18 @@ type timeUnit struct {
 // unitFor picks the unit in which the largest of some times is easy to read.
 func unitFor(seconds float64) timeUnit {
 	switch {
+	case seconds > 0 && seconds < 1e-5:
+		return timeUnit{"µs", 1e-6}
 	case seconds < 0.9995:
 		return timeUnit{"ms", 1e-3}
 	case seconds < 600:
 		return timeUnit{"s", 1}
 	case seconds < 36000:
 		return timeUnit{"min", 60}
+	case seconds < 1000*3600:
+		return timeUnit{"h", 3600}
 	}
-	return timeUnit{"h", 3600}
+	return timeUnit{"d", 86400}
 }
 
 // text prints a time with the unit: "412 ms", "3.10 s", "12.5 min".
