@@ -34,9 +34,10 @@ their defaults, and where these come from.
 --fit makes a profile like a trace of any format that predict reads: turns, prompts and their growth, outputs, tools and
 people between turns, subagents, prompts in common, rewrites and compactions, arrivals. Distributions are kept as
 log-normal ones where these are close, else as quantiles, and each is drawn by itself: what goes together in the trace, such
-as long answers with long waits, does not in the profile. But sessions that begin long may have turns of their own. --save writes it as a file for --profile. A table shows how
-close as many programs as the trace has (or --programs) come to it, in what was fitted and, at its end, in what follows. KS
-is the Kolmogorov-Smirnov distance: the largest difference of the shares of values up to any limit, 0% the same.
+as long answers with long waits, does not in the profile. But sessions that begin long may have turns of their own. --save
+writes it as a file for --profile. A table shows how close as many programs as the trace has, at least 100 (or --programs),
+come to it, in what was fitted and, at its end, in what follows. KS is the Kolmogorov-Smirnov distance: the largest difference
+of the shares of values up to any limit, 0% the same.
 
 Profiles:
 ` + describeProfiles(),
@@ -88,6 +89,9 @@ func (s *synthCommand) run(ctx context.Context, g *Global, args []string) error 
 		return err
 	}
 	if s.out == "" {
+		if len(s.params) > 0 {
+			return usagef("--profile-set goes with -o; without -o the profile is described with its defaults")
+		}
 		_, err := fmt.Fprint(g.Stdout, p.Describe())
 		return err
 	}

@@ -21,6 +21,8 @@ func (s *synthCommand) runFit(cmd *cobra.Command, g *Global, args []string) erro
 		return usagef("--fit makes a profile of traces, --profile names one: give one of them")
 	case len(s.params) > 0:
 		return usagef("--profile-set goes with --profile, perhaps the file that --save writes")
+	case len(args) == 0:
+		return usagef("--fit: no trace given; name files, a folder or a segment prefix")
 	}
 	if s.save != "" {
 		if ext := filepath.Ext(s.save); ext != ".yaml" && ext != ".yml" {
