@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -99,14 +96,19 @@ func (c *importCommand) run(cmd *cobra.Command, g *Global, args []string) error 
 	if names := targetNames(); !slices.Contains(names, c.to) {
 		return usagef("--to %s: unknown format%s; known are %s", c.to, suggestion(c.to, names), strings.Join(names, ", "))
 	}
+	if c.out != "" && c.to != convert.FormatDynamo {
+		if err := prepareFile("-o", c.out, c.force); err != nil {
+			return err
+		}
+	}
 	c.whole = c.to == convert.FormatDynamo // the other formats have no place for more of a row
 	capture, err := c.open(cmd.Context(), g, args)
 	if err != nil {
 		return err
 	}
 	if capture.Read.Calls == 0 {
-		return usagef("%s: %d tools, but no LLM call; 'agentsim merge SERVER --with' adds them to the trace of the calls",
-			strings.Join(args, " "), capture.Read.Tools)
+		return usagef("%s: %s, but no LLM call; 'agentsim merge SERVER --with' adds them to the trace of the calls",
+			strings.Join(args, " "), counted(int64(capture.Read.Tools), "tool"))
 	}
 	result := imported{Summary: convert.Summarize(capture)}
 	if c.out != "" {
@@ -128,11 +130,6 @@ func (c *importCommand) write(capture *trace.Capture) (lost []convert.Count, err
 	if c.to == convert.FormatDynamo {
 		return writeCapture(c.out, capture, c.force)
 	}
-	if _, err := os.Stat(c.out); err == nil && !c.force {
-		return nil, usagef("%s is there already; take another file or --force", c.out)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, usagef("looking for -o %s: %w", c.out, err)
-	}
 	err = writeStream(c.out, func(w io.Writer) error {
 		lost, err = convert.Write(w, c.to, capture)
 		return err
@@ -144,15 +141,15 @@ func (c *importCommand) write(capture *trace.Capture) (lost []convert.Count, err
 func (r *imported) print(w io.Writer, to string) error {
 	return table(w, func(w io.Writer) {
 		fmt.Fprintf(w, "format\t%s\n", r.Format)
-		fmt.Fprintf(w, "read\t%d rows of %d files\n", r.Rows, r.Files)
-		fmt.Fprintf(w, "calls\t%d in %d sessions\n", r.Calls, r.Sessions)
-		fmt.Fprintf(w, "tools\t%d\n", r.Tools)
+		fmt.Fprintf(w, "read\t%s of %s\n", counted(int64(r.Rows), "row"), counted(int64(r.Files), "file"))
+		fmt.Fprintf(w, "calls\t%s in %s\n", grouped(int64(r.Calls)), counted(int64(r.Sessions), "session"))
+		fmt.Fprintf(w, "tools\t%s\n", grouped(int64(r.Tools)))
 		if r.Lost > 0 || r.Duplicates > 0 {
 			fmt.Fprintf(w, "damaged or repeated\t%d rows lost, %d repeats dropped\n", r.Lost, r.Duplicates)
 		}
 		list := func(title string, counts []convert.Count) {
 			for _, c := range counts {
-				fmt.Fprintf(w, "%s\t%s: %d\n", title, c.Name, c.N)
+				fmt.Fprintf(w, "%s\t%s: %s\n", title, c.Name, grouped(int64(c.N)))
 				title = ""
 			}
 		}

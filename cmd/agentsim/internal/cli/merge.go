@@ -67,13 +67,13 @@ func (c *mergeCommand) run(cmd *cobra.Command, g *Global, args []string) error {
 	if len(args) == 0 || len(c.with) == 0 {
 		return usagef("merge wants a server's trace, and --with for what the harness recorded; see `agentsim merge --help`")
 	}
-	server, err := openWhole(cmd.Context(), g, args)
+	server, err := openWhole(cmd.Context(), g, "the server's trace", args)
 	if err != nil {
 		return err
 	}
 	var harnesses []merge.Source
 	for _, path := range c.with {
-		h, err := openWhole(cmd.Context(), g, []string{path})
+		h, err := openWhole(cmd.Context(), g, "--with", []string{path})
 		if err != nil {
 			return err
 		}
@@ -107,12 +107,12 @@ func (c *mergeCommand) run(cmd *cobra.Command, g *Global, args []string) error {
 	return err
 }
 
-// openWhole reads one recording with all that it tells.
-func openWhole(ctx context.Context, g *Global, paths []string) (merge.Source, error) {
+// openWhole reads one recording with all that it tells; what says which one it is.
+func openWhole(ctx context.Context, g *Global, what string, paths []string) (merge.Source, error) {
 	c, err := convert.Open(ctx, paths, convert.Options{Whole: true, Stdin: g.Stdin})
 	if err != nil {
 		if ctx.Err() == nil {
-			err = usagef("reading %s: %w", strings.Join(paths, " "), err)
+			err = usagef("reading %s: %w", what, err)
 		}
 		return merge.Source{}, err
 	}
@@ -135,7 +135,7 @@ func (r *merged) print(w io.Writer) error {
 			printHarness(w, &r.Harnesses[i])
 		}
 		fmt.Fprintf(w, "merged\t%s\n", amounts(r.Merged))
-		fmt.Fprintf(w, "  only the server tells\t%d calls; %d of them are in the session of their conversation\n", r.Unheard, r.Adopted)
+		fmt.Fprintf(w, "  only the server tells\t%s, %d in the session of their conversation\n", counted(int64(r.Unheard), "call"), r.Adopted)
 		title := "  now told, in calls"
 		for _, f := range r.Known {
 			fmt.Fprintf(w, "%s\t%s: %d\n", title, f.Field, f.Calls)
@@ -150,7 +150,7 @@ func (r *merged) print(w io.Writer) error {
 }
 
 func amounts(c merge.Count) string {
-	return fmt.Sprintf("%d calls in %d sessions, %d tools", c.Calls, c.Sessions, c.Tools)
+	return fmt.Sprintf("%s in %s, %s", counted(int64(c.Calls), "call"), counted(int64(c.Sessions), "session"), counted(int64(c.Tools), "tool"))
 }
 
 func printHarness(w io.Writer, h *merge.HarnessReport) {
@@ -166,8 +166,8 @@ func printHarness(w io.Writer, h *merge.HarnessReport) {
 		fmt.Fprintf(w, "  clock\tahead by %v, spread %v, by %d %s\n", c.Ahead.Round(time.Microsecond), c.Spread.Round(time.Microsecond), c.Pairs, c.By)
 	}
 	if h.Calls > 0 {
-		fmt.Fprintf(w, "  matched\t%d calls: by id %d, tokens and time %d, input tokens and time %d, time %d\n", h.Matched(), h.ByID, h.ByTokens, h.ByInput, h.ByTime)
-		fmt.Fprintf(w, "  only it tells\t%d calls, of which %d are kept\n", h.Unserved, h.Kept)
+		fmt.Fprintf(w, "  matched\t%s: by id %d, tokens and time %d, input tokens and time %d, time %d\n", counted(int64(h.Matched()), "call"), h.ByID, h.ByTokens, h.ByInput, h.ByTime)
+		fmt.Fprintf(w, "  only it tells\t%s, %d kept\n", counted(int64(h.Unserved), "call"), h.Kept)
 	}
 	title := "  differ"
 	for _, d := range h.Differs {
@@ -175,7 +175,7 @@ func printHarness(w io.Writer, h *merge.HarnessReport) {
 		if d.Most > 0 {
 			most = fmt.Sprintf(", by at most %d", d.Most)
 		}
-		fmt.Fprintf(w, "%s\t%s: in %d calls%s\n", title, d.Field, d.Calls, most)
+		fmt.Fprintf(w, "%s\t%s: in %s%s\n", title, d.Field, counted(int64(d.Calls), "call"), most)
 		title = ""
 	}
 	if h.Tools > 0 {
