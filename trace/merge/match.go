@@ -174,11 +174,9 @@ func (t *telling) ahead(c, on *trace.Turn) (time.Duration, bool) {
 	return at - served, at != trace.NoTime && served != trace.NoTime
 }
 
-// clock tells how far the harness's clock is ahead: by hand, by the calls that are paired already, or by tokens.
+// clock tells how far the harness's clock is ahead: by hand, by the calls that are paired already, or by tokens. A hand that
+// those calls contradict is refused: tools, which nothing pairs, would be moved to wrong times.
 func (t *telling) clock(o Options) (*Clock, error) {
-	if o.Ahead != nil {
-		return &Clock{Ahead: *o.Ahead, By: byHand}, nil
-	}
 	var differences []time.Duration
 	for i, on := range t.of {
 		if on < 0 {
@@ -187,6 +185,14 @@ func (t *telling) clock(o Options) (*Clock, error) {
 		if d, ok := t.ahead(t.calls[i], t.served.calls[on]); ok {
 			differences = append(differences, d)
 		}
+	}
+	if o.Ahead != nil {
+		if len(differences) > 0 {
+			if told, spread := median(differences); spread <= maxSpread && (told-*o.Ahead).Abs() > maxSpread {
+				return nil, fmt.Errorf("by %d %s its clock is ahead by %v, not by %v: leave out --clock-skew", len(differences), byIDs, told, *o.Ahead)
+			}
+		}
+		return &Clock{Ahead: *o.Ahead, By: byHand}, nil
 	}
 	if len(differences) > 0 {
 		return clockOf(differences, byIDs)

@@ -336,6 +336,8 @@ func TestRefusals(t *testing.T) {
 			`2 calls have ids in common, but the prompts of 2 are of quite other lengths`},
 		{"a clock that runs wild", "call 1 - 0 1 100 5\ncall 2 - 3 4 200 6\ncall 3 - 6 7 300 7", "call 1 main 0 1 100 5\ncall 2 main 30 34 200 6\ncall 3 main 60 67 300 7", merge.Options{},
 			`cannot be told by calls with equal ids: over 3 .* 30s, but half of them are more than 30s away`},
+		{"a clock by hand that ids contradict", server, "call s1 main 5 6 100 5\ncall s2 main 8 9 200 6", merge.Options{Ahead: new(time.Minute)},
+			`by 2 calls with equal ids its clock is ahead by 5s, not by 1m0s: leave out --clock-skew`},
 		{"no server", "tool t s 0 1", server, merge.Options{}, `server has no calls: name the server's`},
 	} {
 		_, _, err := merge.Merge(merge.Source{Name: "server", Capture: recording(t, test.server)},
