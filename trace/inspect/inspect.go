@@ -32,6 +32,8 @@ type Summary struct {
 	// start as soon as what they wait for allows, the others to end with their first token.
 	Untimed int64 `json:"untimed"`
 	Endless int64 `json:"endless"`
+	// Filled counts turns with a start or an end that a rule filled.
+	Filled int64 `json:"times_filled"`
 	// Cancelled and Failed count turns that did not complete.
 	Cancelled int64 `json:"cancelled"`
 	Failed    int64 `json:"failed"`
@@ -72,8 +74,8 @@ type Tokens struct {
 type trail struct {
 	w     *trace.Workload
 	spans []span
-	// untimed and endless count as in Summary.
-	untimed, endless int64
+	// untimed, endless and filled count as in Summary.
+	untimed, endless, filled int64
 	// byStart has the indices of the calls in order of start, those of one program together when there is no shared clock.
 	byStart []int32
 	parents []int32 // of sessions
@@ -90,7 +92,7 @@ func Summarise(ctx context.Context, c *trace.Capture, pool int64) (*Summary, err
 		return nil, err
 	}
 	t := newTrail(bare)
-	s := &Summary{Schema: Schema, Format: c.Format, SharedClock: t.shared(), Untimed: t.untimed, Endless: t.endless}
+	s := &Summary{Schema: Schema, Format: c.Format, SharedClock: t.shared(), Untimed: t.untimed, Endless: t.endless, Filled: t.filled}
 	s.Reuse.Prompts = t.infinite()
 	bare, t.w = nil, nil // let go of the tree
 	if err := ctx.Err(); err != nil {
@@ -172,6 +174,9 @@ func (t *trail) time() {
 		}
 		if c.Turn.End == trace.NoTime {
 			t.endless++
+		}
+		if c.Turn.Inferred&(trace.FieldStart|trace.FieldEnd) != 0 {
+			t.filled++
 		}
 		for _, e := range w.Successors(c) {
 			from := at.end

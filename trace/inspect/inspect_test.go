@@ -191,9 +191,10 @@ func TestUntimed(t *testing.T) {
 	s.Turns = append(s.Turns, &trace.Turn{ID: "o2", Start: trace.NoTime, End: trace.NoTime, TTFT: 2 * time.Second, Input: 300, Output: 1,
 		Cached: trace.Unknown, Reasoning: trace.Unknown, Hashes: []uint64{1, 8, 9}, Explicit: true,
 		Waits: []trace.Wait{{ID: "o1", Delay: 60 * time.Second}}})
+	s.Turns[0].Inferred = trace.FieldStart | trace.FieldEnd
 	sum := summarise(t, c, 0)
-	if sum.Untimed != 1 || sum.Endless != 1 {
-		t.Errorf("%d untimed and %d endless turns, want one of each", sum.Untimed, sum.Endless)
+	if sum.Untimed != 1 || sum.Endless != 1 || sum.Filled != 1 {
+		t.Errorf("%d untimed, %d endless and %d turns with filled times, want one of each", sum.Untimed, sum.Endless, sum.Filled)
 	}
 	near(t, "o2 ends 62 s after 45 s", sum.SpanS, 107)
 }

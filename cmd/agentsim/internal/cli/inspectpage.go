@@ -68,6 +68,7 @@ func (p *inspectPage) head(s *inspect.Summary) {
 	}
 	note(s.Untimed, "do not tell their start: as soon as what they wait for allows")
 	note(s.Endless, "do not tell their end")
+	note(s.Filled, "have a start or an end that a rule filled")
 	note(s.Cancelled, "were cancelled")
 	note(s.Failed, "failed")
 	for _, n := range notes {
