@@ -154,8 +154,11 @@ func (k *KV) rules() (kvRules, error) {
 	}
 	for name := range strings.SplitSeq(k.Policy, "+") {
 		list, ok := kvPolicies[name]
-		if !ok {
+		switch {
+		case !ok:
 			return nil, bad("kv.policy", "%q is unknown, want one of %s, or several joined by +", name, strings.Join(KVPolicies(), ", "))
+		case name == "none" && k.Policy != name:
+			return nil, bad("kv.policy", "%q: none, which leaves out the tiers, goes with no other", k.Policy)
 		}
 		if err := add("kv.policy", list); err != nil {
 			return nil, err

@@ -125,7 +125,9 @@ var features = []feature{
 	}},
 	{"kv policy", tiered(func(r *rand.Rand, d *Deployment) {
 		of := KVPolicies()
-		d.KV.Policy = of[r.IntN(len(of))] + "+" + of[r.IntN(len(of))]
+		if d.KV.Policy = of[r.IntN(len(of))]; d.KV.Policy != "none" { // the first, which goes with no other
+			d.KV.Policy += "+" + of[1+r.IntN(len(of)-1)]
+		}
 	})},
 	{"kv rules", tiered(func(r *rand.Rand, d *Deployment) {
 		for range 1 + r.IntN(8) {
