@@ -11,7 +11,7 @@ var kvHelp = map[string]string{
 	"evict-subagents":        "drop what a subagent alone had when it ends",
 	"kvcr":                   "move a session's KV from the worker on which it was when it goes on elsewhere (Dynamo's kv.fetch, KVCR)",
 	"speculative-prefill":    "compute what is known of the next prompt, the answer without its reasoning, while the tool runs (Dynamo's hint)",
-	"all":                    "prefetch-before-return, kvcr, evict-subagents, pins for short tools; also demote on pause, drop at compaction and end",
+	"all":                    "prefetch-before-return, kvcr, evict-subagents, pins for short tools; also demote on pause, evict reasoning first, drop at compaction and end",
 	// Presets.
 	"vllm":    "what is computed is written through to the host, from vLLM 0.23 on only prompts (its OffloadingConnector)",
 	"lmcache": "only prompts are written, in whole chunks of 256 tokens (LMCache's chunk_size, save_decode_cache)",

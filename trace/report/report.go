@@ -215,8 +215,8 @@ type KV struct {
 	// PeakUtilization and MeanUtilization are shares of the blocks in use by requests, mean over time.
 	PeakUtilization Figure `json:"peak_utilization,omitzero"`
 	MeanUtilization Figure `json:"mean_utilization,omitzero"`
-	// ResidentGiBS is KV bytes times the seconds they stayed resident, IdleGiBS the part that no running request
-	// used, in GiB·s.
+	// ResidentGiBS is KV bytes times the seconds they stayed resident, IdleGiBS the part to which neither requests nor pins
+	// referred, in GiB·s; of that some blocks hold nothing any more, and count for nobody in HeldGiBS.
 	IdleGiBS     Figure `json:"idle_gib_s,omitzero"`
 	ResidentGiBS Figure `json:"resident_gib_s,omitzero"`
 	// HeldGiBS is what sessions held, by what they were doing, and Holders the programs that held most, at most ten of them, the
