@@ -42,12 +42,14 @@ type stay struct {
 	number  uint64        // of the stay: timers of another are void
 
 	leaving *memory.Departure
+	left    int32         // blocks, of what is leaving
+	since   time.Duration // when it was to leave
 	keeps   []trace.Span  // of path: what the next prompt still has
 	pinned  time.Duration // until
 	// What the last action by has brought should let the next request find the first ready blocks.
 	by      kvAction
 	ready   int32
-	brought int32 // of the ready ones, by a prefetch
+	brought int32 // of the ready ones, by that action
 	// A prefetch was asked for, tries times before.
 	asked bool
 	tries int
@@ -193,10 +195,10 @@ func (k *keeper) returned(l *live) {
 	if s.leaving != nil {
 		k.memory.Stay(s.worker, s.leaving)
 		s.leaving = nil
-		k.note(doDemote, late, s, 0)
+		k.note(doDemote, late, s, s.left, s.since)
 	}
 	if s.pinned > 0 && s.pinned < k.r.now {
-		k.note(doPin, late, s, 0)
+		k.note(doPin, late, s, 0, k.r.now)
 	}
 }
 
@@ -240,8 +242,8 @@ func (k *keeper) admitted(l *live) {
 		return
 	}
 	if int(l.worker) != s.worker || l.Hit-l.Brought < min(s.ready*k.size(), l.Input-k.size()) {
-		k.note(s.by, wasted, s, 0)
-	} else {
+		k.note(s.by, wasted, s, s.brought, k.r.now)
+	} else if s.by == doPrefetch {
 		k.r.requests[l.record].Prefetched = min(s.brought*k.size(), l.Hit-l.Brought)
 	}
 	s.ready = 0
@@ -289,7 +291,7 @@ func (k *keeper) forget(session uint64) {
 	if s := k.stays[session]; s != nil {
 		s.number = 0
 		if s.ready > 0 {
-			k.note(s.by, wasted, s, 0)
+			k.note(s.by, wasted, s, s.brought, k.r.now)
 		}
 		delete(k.stays, session)
 	}

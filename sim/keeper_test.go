@@ -44,32 +44,32 @@ func TestKeeperByHand(t *testing.T) {
 	}{
 		// A's blocks are in the host's memory, and off the GPU, at 13 ms. At 100 they are brought.
 		{"demoted", []*trace.Session{a()}, []KVRule{demote}, nil,
-			[]seen{{10 * ms, 0}, {113 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2}}},
+			[]seen{{10 * ms, 0}, {113 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2, Took: 3 * ms}}},
 		{"demoted but for a block that is not full", []*trace.Session{session("a", 100, calling(0, 10), turnOf(100*ms, 12))}, []KVRule{demote}, nil,
-			[]seen{{10 * ms, 0}, {113 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2}}},
+			[]seen{{10 * ms, 0}, {113 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2, Took: 3 * ms}}},
 		// It is back at 12 ms, before they are written: they stay.
 		{"back before it is demoted", []*trace.Session{session("a", 100, calling(0, 8), turnOf(12*ms, 12))}, []KVRule{demote}, nil,
 			[]seen{{10 * ms, 0}, {22 * ms, 8}}, outcomes{"demote": {Late: 1}}},
 		// What the next prompt of another session has in common with it is not its own alone.
 		{"demoted but for what others have", []*trace.Session{a(), session("b", 100, turnOf(200*ms, 5))}, []KVRule{demote}, nil,
-			[]seen{{10 * ms, 0}, {112 * ms, 8}, {210 * ms, 4}}, outcomes{"demote": {Accepted: 1, Blocks: 1}}},
+			[]seen{{10 * ms, 0}, {112 * ms, 8}, {210 * ms, 4}}, outcomes{"demote": {Accepted: 1, Blocks: 1, Took: 3 * ms}}},
 		// From 94, the time for both ways before it is expected, to 97.
 		{"prefetched in time", []*trace.Session{a()}, []KVRule{demote, prefetch}, nil,
-			[]seen{{10 * ms, 0}, {110 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2}, "prefetch": {Accepted: 1, Blocks: 2}}},
+			[]seen{{10 * ms, 0}, {110 * ms, 8}}, outcomes{"demote": {Accepted: 1, Blocks: 2, Took: 3 * ms}, "prefetch": {Accepted: 1, Blocks: 2}}},
 		// B's step from 92 to 102 holds the prefetch up until A is there, and brings them itself: 102 + 3, 10.
 		{"prefetched too late", []*trace.Session{a(), session("b", 200, turnOf(92*ms, 8))}, []KVRule{demote, prefetch}, nil,
 			[]seen{{10 * ms, 0}, {102 * ms, 0}, {115 * ms, 8}},
-			outcomes{"demote": {Accepted: 1, Blocks: 2}, "prefetch": {Late: 1}}},
+			outcomes{"demote": {Accepted: 1, Blocks: 2, Took: 3 * ms}, "prefetch": {Late: 1}}},
 		// Its next request goes to another worker.
 		{"prefetched in vain", []*trace.Session{a()}, []KVRule{demote, prefetch}, func(d *Deployment) { d.Workers = 2 },
 			[]seen{{10 * ms, 0}, {110 * ms, 0}},
-			outcomes{"demote": {Accepted: 1, Blocks: 2}, "prefetch": {Accepted: 1, Blocks: 2, Wasted: 1}}},
+			outcomes{"demote": {Accepted: 1, Blocks: 2, Took: 3 * ms}, "prefetch": {Accepted: 1, Blocks: 2, Wasted: 1, WastedBlocks: 2}}},
 		// B has all 4 blocks from 90 to its last token, at 105. The prefetch, at B's step boundary at 95, is put off until after
 		// A is there, which is brought its blocks at 108.
 		{"no room to prefetch", []*trace.Session{a(), session("b", 200, trace.Turn{Input: 12, Output: 4, Start: 80 * ms, End: 105 * ms})},
 			[]KVRule{demote, prefetch}, func(d *Deployment) { d.Engine.KVBlocks = "5" },
 			[]seen{{10 * ms, 0}, {90 * ms, 0}, {118 * ms, 8}},
-			outcomes{"demote": {Accepted: 1, Blocks: 2}, "prefetch": {Deferred: 1}}},
+			outcomes{"demote": {Accepted: 1, Blocks: 2, Took: 3 * ms}, "prefetch": {Deferred: 1}}},
 		// The pin ends at 60, but nobody wants the blocks.
 		{"pinned for less than the tool takes", []*trace.Session{a()}, []KVRule{pin}, nil,
 			[]seen{{10 * ms, 0}, {110 * ms, 8}}, outcomes{"pin": {Accepted: 1, Blocks: 2, Late: 1}}},

@@ -108,7 +108,7 @@ func (k *keeper) pin(rule *kvRule, s *stay) {
 	}
 	got := k.r.engines[s.worker].Pin(k.r.now, s.key, s.rank, s.path, s.blocks*k.size(), k.r.now+ttl)
 	s.pinned = k.r.now + ttl
-	k.count(doPin, s, int32(got), s.blocks)
+	k.count(doPin, s, int32(got), s.blocks, k.r.now)
 }
 
 func (k *keeper) demote(s *stay) {
@@ -118,13 +118,14 @@ func (k *keeper) demote(s *stay) {
 	}
 	k.r.engines[s.worker].Unpin(k.r.now, s.key)
 	ended, number := false, s.number
+	s.left, s.since = 0, k.r.now
 	d := k.memory.Demote(k.r.now, s.worker, s.key, s.path, spans, k.departed(s, doDemote, blocks(spans), func() {
 		if ended = true; s.number == number {
 			s.leaving = nil
 		}
 	}))
 	if d == nil {
-		k.note(doDemote, refused, s, 0)
+		k.note(doDemote, refused, s, 0, k.r.now)
 	} else if !ended {
 		s.leaving = d
 	}
@@ -133,10 +134,14 @@ func (k *keeper) demote(s *stay) {
 
 // departed counts an action that lets wanted blocks of a stay leave, and calls then when all have that do.
 func (k *keeper) departed(s *stay, do kvAction, wanted int32, then func()) func(now time.Duration, n int, more bool) {
-	left, of := int32(0), *s // which may be over by then
+	left, of, since := int32(0), *s, k.r.now // the stay may be over by then
 	return func(now time.Duration, n int, more bool) {
-		if left += int32(n); !more {
-			k.count(do, &of, left, wanted)
+		if left += int32(n); more {
+			if s.number == of.number {
+				s.left = left
+			}
+		} else {
+			k.count(do, &of, left, wanted, since)
 			k.r.tellStay(&of, Event{What: map[kvAction]What{doDemote: Demoted, doDrop: Dropped, doMove: Dropped}[do], Tokens: left * k.size()})
 			then()
 		}
@@ -158,19 +163,19 @@ func (k *keeper) bringBack(rule *kvRule, s *stay) {
 		until = k.r.now + rule.ttl
 	}
 	q := &engine.Request{ID: -1, Session: s.key, Path: slices.Clone(s.path), Input: s.blocks * k.size(), Rank: s.rank, Owner: s.owner}
-	number := s.number
+	number, since := s.number, k.r.now
 	e.Prefetch(k.r.now, q, until, func(now time.Duration, tokens int32) {
 		n := tokens / k.size()
 		switch {
 		case s.number != number:
-			k.note(doPrefetch, late, s, 0)
+			k.note(doPrefetch, late, s, n, since)
 		case n == 0 && s.tries < maxTries:
-			k.note(doPrefetch, deferred, s, 0)
+			k.note(doPrefetch, deferred, s, 0, since)
 			s.tries++
 			s.asked = false
 			k.wake(s, now+firstRetry<<s.tries)
 		default:
-			k.count(doPrefetch, s, n, s.blocks-cached)
+			k.count(doPrefetch, s, n, s.blocks-cached, since)
 			if n == 0 {
 				k.r.tellStay(s, Event{What: Prefetched, Why: "no room for it"})
 			} else {
@@ -226,7 +231,7 @@ func (k *keeper) reclass(rule *kvRule, s *stay) {
 		}
 	}
 	if n > 0 {
-		k.count(rule.do, s, n, n)
+		k.count(rule.do, s, n, n, k.r.now)
 	}
 }
 
@@ -250,8 +255,8 @@ func (k *keeper) speculate(s *stay) {
 	l.Path, l.Input, l.Session, l.Rank, l.Owner = path, known*k.size(), ^s.key, math.MaxInt64>>1, s.owner
 	l.seq, l.gone, l.background = 0, true, true
 	l.worker = int32(s.worker)
-	k.count(doSpeculate, s, known-cached, known-cached)
-	s.by, s.ready, s.brought = doSpeculate, known, 0
+	k.count(doSpeculate, s, known-cached, known-cached, k.r.now)
+	s.by, s.ready, s.brought = doSpeculate, known, known-cached
 	e.Enqueue(k.r.now, &l.Request)
 	k.r.touch(s.worker, k.r.now)
 }

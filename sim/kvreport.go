@@ -83,10 +83,16 @@ func (r *Result) tiering() report.Tiering {
 		}
 	}
 	for i, o := range u.Actions {
-		if o != (Outcomes{}) {
-			t.Actions[kvActionNames[i]] = report.Action{Accepted: o.Accepted, Clipped: o.Clipped, Deferred: o.Deferred,
-				Refused: o.Refused, Late: o.Late, Wasted: o.Wasted, Bytes: o.Blocks * r.Plan.memory.BlockBytes}
+		if o == (Outcomes{}) {
+			continue
 		}
+		size := r.Plan.memory.BlockBytes
+		a := report.Action{Accepted: o.Accepted, Clipped: o.Clipped, Deferred: o.Deferred, Refused: o.Refused, Late: o.Late, Wasted: o.Wasted,
+			Bytes: o.Blocks * size, LateBytes: o.LateBlocks * size, WastedBytes: o.WastedBlocks * size}
+		if kvAction(i) != doFetch {
+			a.Seconds = report.Seconds(o.Took)
+		}
+		t.Actions[kvActionNames[i]] = a
 	}
 	t.Links = r.linkKinds()
 	return t

@@ -34,6 +34,9 @@ func TestTieringByHand(t *testing.T) {
 			PeakUtilization: report.Known(14. / ((1 << 30) / block)), ReadTokens: report.Known(read)}}
 	}
 	moved := func(n, blocks int64) report.Transfers { return report.Transfers{Count: n, Bytes: blocks * block} }
+	// 10 blocks take 10 us and 121.363 us to the host, 2 more 10 us and 24.273 us; a prefetch begins at once.
+	left := report.Action{Accepted: 2, Bytes: 22 * block, Seconds: report.Seconds(165_636)}
+	came := report.Action{Accepted: 2, Bytes: 22 * block, Seconds: report.Known(0)}
 	for _, test := range []struct {
 		policy string
 		want   report.Tiering
@@ -42,10 +45,10 @@ func TestTieringByHand(t *testing.T) {
 			Transfers: map[string]report.Transfers{"offload": moved(2, 12)}}},
 		{"offload-on-tool", report.Tiering{FetchedTokens: report.Known(88), PrefetchedTokens: report.Known(0), Tiers: host(88),
 			Transfers: map[string]report.Transfers{"offload": moved(2, 12), "fetch": moved(2, 22)},
-			Actions:   map[string]report.Action{"demote": {Accepted: 2, Bytes: 22 * block}}}},
+			Actions:   map[string]report.Action{"demote": left}}},
 		{"prefetch-before-return", report.Tiering{FetchedTokens: report.Known(0), PrefetchedTokens: report.Known(88), Tiers: host(88),
 			Transfers: map[string]report.Transfers{"offload": moved(2, 12), "prefetch": moved(2, 22)},
-			Actions:   map[string]report.Action{"demote": {Accepted: 2, Bytes: 22 * block}, "prefetch": {Accepted: 2, Bytes: 22 * block}}}},
+			Actions:   map[string]report.Action{"demote": left, "prefetch": came}}},
 	} {
 		d := fixed()
 		d.KV.Host.Capacity, d.KV.Policy, d.KV.Tools = "1GiB", test.policy, "recorded"

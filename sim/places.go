@@ -147,9 +147,9 @@ func (j *journal) requestID(q *engine.Request) string {
 	return j.r.w.Calls[l.call].Turn.ID + copySuffix(l.inst.copy)
 }
 
-// acted tells what became of an action on a session.
-func (j *journal) acted(do kvAction, became outcome, s *stay, blocks int32) {
+// acted tells what became of an action on a session, after how long.
+func (j *journal) acted(do kvAction, became outcome, s *stay, blocks int32, took time.Duration) {
 	if j != nil {
-		j.tell(events.Event{Action: &events.Action{What: kvActionNames[do], Outcome: outcomeNames[became], Session: j.sessionID(s.key), Worker: int32(s.worker), Blocks: blocks}})
+		j.tell(events.Event{Action: &events.Action{What: kvActionNames[do], Outcome: outcomeNames[became], Session: j.sessionID(s.key), Worker: int32(s.worker), Blocks: blocks, Took: took}})
 	}
 }

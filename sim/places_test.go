@@ -47,8 +47,8 @@ func TestPlacesByHand(t *testing.T) {
 	back := func(blocks int64, took time.Duration) *events.Transfer {
 		return &events.Transfer{Cause: "prefetch", From: host, To: gpu, Session: "a", Bytes: blocks * block, Took: latency + took, Outcome: events.Done}
 	}
-	done := func(what string, blocks int32) *events.Action {
-		return &events.Action{What: what, Outcome: "accepted", Session: "a", Blocks: blocks}
+	done := func(what string, blocks int32, took time.Duration) *events.Action {
+		return &events.Action{What: what, Outcome: "accepted", Session: "a", Blocks: blocks, Took: took}
 	}
 	due := 10*time.Second + 10*ms - 2*latency - 2*ten // of the first prefetch
 	again := 20*time.Second + 20*ms - 2*latency - 2*twelve
@@ -57,19 +57,19 @@ func TestPlacesByHand(t *testing.T) {
 	want := []events.Event{
 		{At: 0, Residency: &events.Residency{Session: "a", GPU: 10}},
 		{At: 10*ms + latency + ten, Transfer: out(10, ten)},
-		{At: 10*ms + latency + ten, Action: done("demote", 10)},
+		{At: 10*ms + latency + ten, Action: done("demote", 10, latency+ten)},
 		{At: 100 * ms, Tier: &events.Tier{Level: events.Host, Used: 10}},
 		{At: 100 * ms, Residency: &events.Residency{Session: "a", Host: 10}},
 		{At: 100 * ms, Link: &events.Link{Name: "GPU to host", Took: 100 * ms, Busy: ten}},
-		{At: due, Action: done("prefetch", 10)},
+		{At: due, Action: done("prefetch", 10, 0)},
 		{At: due + latency + ten, Transfer: back(10, ten)},
 		{At: 10*time.Second + 20*ms + latency + two, Transfer: out(2, two)},
-		{At: 10*time.Second + 20*ms + latency + two, Action: done("demote", 12)},
+		{At: 10*time.Second + 20*ms + latency + two, Action: done("demote", 12, latency+two)},
 		{At: due + 100*ms, Tier: &events.Tier{Level: events.Host, Used: 12}},
 		{At: due + 100*ms, Residency: &events.Residency{Session: "a", Host: 12}},
 		{At: due + 100*ms, Link: &events.Link{Name: "host to GPU", Took: 100 * ms, Busy: ten}},
 		{At: due + 100*ms, Link: &events.Link{Name: "GPU to host", Took: 100 * ms, Busy: two}},
-		{At: again, Action: done("prefetch", 12)},
+		{At: again, Action: done("prefetch", 12, 0)},
 		{At: again + latency + twelve, Transfer: back(12, twelve)},
 		{At: end, Tier: &events.Tier{Level: events.Host, Used: 14}}, // the last 2 are on their way
 		{At: end, Residency: &events.Residency{Session: "a"}},
@@ -133,8 +133,7 @@ func TestPlacesAddUp(t *testing.T) {
 				busy[[2]any{int(e.Link.Worker), e.Link.Name}] += e.Link.Busy
 			case e.Action != nil:
 				o := &actions[slices.Index(kvActionNames[:], e.Action.What)]
-				*o.of(outcome(slices.Index(outcomeNames[:], e.Action.Outcome)))++
-				o.Blocks += int64(e.Action.Blocks)
+				o.add(outcome(slices.Index(outcomeNames[:], e.Action.Outcome)), e.Action.Blocks, e.Action.Took)
 			case e.Residency != nil:
 				x := *e.Residency
 				if before, ok := sampled[x.Session]; ok && e.At-before < journalStep && x.GPU+x.Host+x.Disk+x.Remote > 0 {

@@ -75,7 +75,7 @@ func (e *Event) check(workers int) error {
 		shared(l.Worker, int64(l.Took), int64(l.Busy), int64(l.Took-l.Busy), int64(e.At-l.Took))
 	}
 	if a := e.Action; a != nil {
-		of(a.Worker, int64(a.Blocks))
+		of(a.Worker, int64(a.Blocks), int64(a.Took), int64(e.At-a.Took))
 	}
 	switch {
 	case kinds == 0:

@@ -74,7 +74,8 @@ func genEvent(t *rapid.T) Event {
 		took := big.Draw(t, "took")
 		e.Link = &Link{rapid.Int32Range(-1, 1).Draw(t, "of"), text.Draw(t, "name"), time.Duration(took), time.Duration(rapid.Int64Range(0, took).Draw(t, "busy"))}
 	case 10:
-		e.Action = &Action{text.Draw(t, "what"), text.Draw(t, "outcome"), text.Draw(t, "session"), worker, rapid.Int32Min(0).Draw(t, "blocks")}
+		e.Action = &Action{text.Draw(t, "what"), text.Draw(t, "outcome"), text.Draw(t, "session"), worker, rapid.Int32Min(0).Draw(t, "blocks"),
+			time.Duration(big.Draw(t, "took"))}
 	default:
 		e.Gauge = &Gauge{Worker: worker, Running: rapid.Ptr(rapid.Float64Range(0, 1e9), true).Draw(t, "running"),
 			Hit: rapid.Ptr(rapid.Float64Range(0, 1e12), true).Draw(t, "hit")}
@@ -199,6 +200,7 @@ func TestBadLines(t *testing.T) {
 		{"to another deployment", `{"at_ns":9,"transfer":{"from":{"worker":0},"to":{"worker":2},"took_ns":1}}`, "worker 2 is none of the 2"},
 		{"began before the run", `{"at_ns":9,"transfer":{"from":{"worker":0},"to":{"worker":1},"took_ns":10}}`, "out of range"},
 		{"busier than busy", `{"at_ns":9,"link":{"worker":0,"took_ns":3,"busy_ns":4}}`, "out of range"},
+		{"wanted before the run", `{"at_ns":9,"action":{"worker":0,"blocks":1,"took_ns":10}}`, "out of range"},
 		{"action on less than nothing", `{"at_ns":9,"action":{"worker":0,"blocks":-1}}`, "out of range"},
 		{"no steps", `{"at_ns":9,"step":{"worker":0,"took_ns":1,"steps":0}}`, "out of range"},
 		{"longer than the run", `{"at_ns":9,"step":{"worker":0,"took_ns":10,"steps":1}}`, "out of range"},

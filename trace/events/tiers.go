@@ -87,6 +87,7 @@ type Action struct {
 	Outcome string `json:"outcome"`
 	Session string `json:"session"`
 	Worker  int32  `json:"worker"`
-	// Blocks is the KV blocks to which it was done.
-	Blocks int32 `json:"blocks"`
+	// Blocks is the KV blocks to which it was done; Took is since when it was wanted.
+	Blocks int32         `json:"blocks"`
+	Took   time.Duration `json:"took_ns,omitzero"`
 }

@@ -64,8 +64,14 @@ type Action struct {
 	// session did not use what they brought.
 	Late   int64 `json:"late"`
 	Wasted int64 `json:"wasted"`
-	// Bytes is the KV that was pinned, moved, computed or freed.
-	Bytes int64 `json:"bytes"`
+	// Bytes is the KV that accepted and clipped ones pinned, moved, computed or freed; LateBytes what late ones had by then, or
+	// were about to, WastedBytes what wasted ones brought, which is in Bytes too.
+	Bytes       int64 `json:"bytes"`
+	LateBytes   int64 `json:"late_bytes"`
+	WastedBytes int64 `json:"wasted_bytes"`
+	// Seconds is the sum of the times from when accepted and clipped ones were wanted until they were done, a prefetch until it
+	// began. It is not known of fetch.
+	Seconds Figure `json:"seconds,omitzero"`
 }
 
 // done counts the actions that were carried out.
