@@ -13,8 +13,9 @@ const (
 )
 
 // keeping says what tiers below the GPUs, and a policy for the KV of sessions, were worth: of the best row that has them
-// against the one that differs in that alone, and why. "" where no two rows do.
-func (c *comparison) keeping() string {
+// against the one that differs in that alone, and why. "" where no two rows do. What the winner is against the baseline has
+// been said before.
+func (c *comparison) keeping(winner int) string {
 	if len(c.runs) == 1 && len(c.ranked) == 1 {
 		if facts := c.runs[0].keptBy(&Run{}); len(facts) > 0 {
 			return "KV: " + strings.Join(facts, ", ") + "."
@@ -28,7 +29,7 @@ func (c *comparison) keeping() string {
 	}{{policyKey, tiered}, {hostKey, tiered}, {policyKey, acted}} {
 		for _, i := range c.ranked {
 			if j := c.without(c.runs[i], by.key); j >= 0 && by.of(c.runs[i]) {
-				return c.worth(i, j)
+				return c.worth(i, j, i == winner && j == c.base)
 			}
 		}
 	}
@@ -62,9 +63,13 @@ func plain(value string) bool {
 	return value == "lru" || value == "none" || value == "" || value == "0"
 }
 
-// worth is the sentence about run i, which has what run j lacks.
-func (c *comparison) worth(i, j int) string {
+// worth is the sentence about run i, which has what run j lacks; told that all but the facts about KV is known.
+func (c *comparison) worth(i, j int, told bool) string {
 	r, other := c.runs[i], c.runs[j]
+	facts, pair := r.keptBy(other), fmt.Sprintf("KV: %s against %s: ", r.label(), other.label())
+	if told && len(facts) > 0 {
+		return pair + strings.Join(facts, ", ") + "."
+	}
 	var same, changes []string
 	for _, m := range []Metric{c.metric, ttftP99, reprefillShare} {
 		if m.differ(r, other) {
@@ -73,11 +78,11 @@ func (c *comparison) worth(i, j int) string {
 			same = append(same, m.Name)
 		}
 	}
-	text := fmt.Sprintf("KV: %s against %s: %s", r.label(), other.label(), strings.Join(changes, ", "))
+	text := pair + strings.Join(changes, ", ")
 	if len(changes) == 0 {
 		text += "the same " + list(same)
 	}
-	if facts := r.keptBy(other); len(facts) > 0 {
+	if len(facts) > 0 {
 		text += "; " + strings.Join(facts, ", ")
 	}
 	return text + "."
@@ -95,6 +100,9 @@ func (r *Run) keptBy(other *Run) []string {
 			text += " instead of being computed"
 		}
 		facts = append(facts, text)
+	}
+	if d := r.KV.Actions["demote"]; d.Refused > 0 && !r.KV.Tiers["host"].CapacityTokens.Known {
+		facts = append(facts, fmt.Sprintf("all %d demotes were refused, for there is no host memory for KV (%s)", d.Refused, hostKey))
 	}
 	if p := r.KV.Actions["prefetch"]; p.done() > 0 {
 		facts = append(facts, fmt.Sprintf("%d of %d prefetches were wasted and %d late", p.Wasted, p.done(), p.Late))

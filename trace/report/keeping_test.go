@@ -31,6 +31,8 @@ func TestJudgeSaysWhatKeepingKVWasWorth(t *testing.T) {
 		r.KV.HeldGiBS = &Holding{Running: Known(500), Tool: Known(idle)}
 		return r
 	}
+	refused := kept("0", "offload-on-tool", 200, 4, 0.5, 0, 0)
+	refused.KV.Actions = map[string]Action{"demote": {Refused: 7}}
 	none, lru := kept("0", "lru", 200, 4, 0.5, 0, 0), kept("9GiB", "lru", 250, 2, 0.4, 0.3, 0)
 	prefetch := kept("9GiB", "prefetch-before-return", 251, 1, 0.1, 0.4, 0.3)
 	for _, test := range []struct {
@@ -41,9 +43,13 @@ func TestJudgeSaysWhatKeepingKVWasWorth(t *testing.T) {
 		{"a policy, where the tier is the same", []*Run{none, lru, prefetch},
 			"KV: host=9GiB prefetch-before-return against host=9GiB lru: p99 TTFT 1 s against 2 s; 70% of prompt tokens come from host memory against 30%, 4 of 40 prefetches were wasted and 3 late, the busiest link, host to GPU, moves KV 25% of the time."},
 		{"a tier, where no policy differs", []*Run{none, lru},
-			"KV: host=9GiB lru against host=0 lru: programs per hour 250 against 200, p99 TTFT 2 s against 4 s; 30% of prompt tokens come from host memory instead of being computed, the busiest link, host to GPU, moves KV 25% of the time."},
+			"KV: host=9GiB lru against host=0 lru: 30% of prompt tokens come from host memory instead of being computed, the busiest link, host to GPU, moves KV 25% of the time."},
 		{"a policy that changes nothing but what is held", []*Run{held(kept("9GiB", "lru", 250, 2, 0.4, 0.3, 0), 300), held(kept("9GiB", "evict-subagents", 250, 2, 0.4, 0.3, 0), 200)},
 			"KV: host=9GiB evict-subagents against host=9GiB lru: the same programs per hour and p99 TTFT; 30% of prompt tokens come from host memory, KV held idle is 200 GiB·s against 300, the busiest link, host to GPU, moves KV 25% of the time."},
+		{"a tier, where another row wins", []*Run{kept("0", "all", 300, 4, 0.5, 0, 0), none, lru},
+			"KV: host=9GiB lru against host=0 lru: programs per hour 250 against 200, p99 TTFT 2 s against 4 s; 30% of prompt tokens come from host memory instead of being computed, the busiest link, host to GPU, moves KV 25% of the time."},
+		{"nowhere to go", []*Run{refused},
+			"KV: all 7 demotes were refused, for there is no host memory for KV (kv.host.capacity)."},
 		{"one run", []*Run{lru},
 			"KV: 30% of prompt tokens come from host memory instead of being computed, the busiest link, host to GPU, moves KV 25% of the time."},
 		{"no tier", []*Run{none, kept("0", "lru", 210, 4, 0.5, 0, 0)}, ""},

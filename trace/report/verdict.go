@@ -80,7 +80,7 @@ func Judge(runs []*Run, given Evidence) Verdict {
 		told = true
 	}
 
-	if text := c.keeping(); text != "" {
+	if text := c.keeping(winner); text != "" {
 		sentences = append(sentences, text)
 	}
 
