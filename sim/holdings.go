@@ -180,8 +180,7 @@ func (h *holdings) programEnded(inst *instance) {
 	if h == nil {
 		return
 	}
-	for i := range inst.calls {
-		key := sessionKey(inst, h.r.w.Calls[int(inst.first)+i].Session)
+	for key := range inst.sessions(h.r.w) {
 		if s := h.sessions[key]; s != nil {
 			h.end(s)
 			delete(h.sessions, key)

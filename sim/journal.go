@@ -149,8 +149,8 @@ func (j *journal) forget(inst *instance) {
 	if j == nil {
 		return
 	}
-	for i := range inst.calls {
-		j.trails.drop(sessionKey(inst, j.r.w.Calls[int(inst.first)+i].Session))
+	for key := range inst.sessions(j.r.w) {
+		j.trails.drop(key)
 	}
 }
 

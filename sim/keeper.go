@@ -282,8 +282,8 @@ func (k *keeper) programEnded(inst *instance) {
 	if k == nil {
 		return
 	}
-	for i := range inst.calls {
-		k.forget(sessionKey(inst, k.r.w.Calls[int(inst.first)+i].Session))
+	for key := range inst.sessions(k.r.w) {
+		k.forget(key)
 	}
 }
 

@@ -135,6 +135,10 @@ func (k *keeper) demote(s *stay) {
 // departed counts an action that lets wanted blocks of a stay leave, and calls then when all have that do.
 func (k *keeper) departed(s *stay, do kvAction, wanted int32, then func()) func(now time.Duration, n int, more bool) {
 	left, of, since := int32(0), *s, k.r.now // the stay may be over by then
+	what := Dropped
+	if do == doDemote {
+		what = Demoted
+	}
 	return func(now time.Duration, n int, more bool) {
 		if left += int32(n); more {
 			if s.number == of.number {
@@ -142,7 +146,7 @@ func (k *keeper) departed(s *stay, do kvAction, wanted int32, then func()) func(
 			}
 		} else {
 			k.count(do, &of, left, wanted, since)
-			k.r.tellStay(&of, Event{What: map[kvAction]What{doDemote: Demoted, doDrop: Dropped, doMove: Dropped}[do], Tokens: left * k.size()})
+			k.r.tellStay(&of, Event{What: what, Tokens: left * k.size()})
 			then()
 		}
 	}

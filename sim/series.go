@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"iter"
 	"time"
 
+	"github.com/agentsim/agentsim/trace"
 	"github.com/agentsim/agentsim/trace/report"
 )
 
@@ -102,8 +104,19 @@ func (r *run) dropContexts(inst *instance) {
 	if r.sampler == nil {
 		return
 	}
-	for i := range inst.calls {
-		r.sampler.hold(sessionKey(inst, r.w.Calls[int(inst.first)+i].Session), 0)
+	for key := range inst.sessions(r.w) {
+		r.sampler.hold(key, 0)
+	}
+}
+
+// sessions yields the keys of a program's sessions, each once for every call of it.
+func (inst *instance) sessions(w *trace.Workload) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for i := range inst.calls {
+			if !yield(sessionKey(inst, w.Calls[int(inst.first)+i].Session)) {
+				return
+			}
+		}
 	}
 }
 

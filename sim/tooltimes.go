@@ -59,8 +59,8 @@ func (t *toolTimes) programEnded(inst *instance, w *trace.Workload) {
 	if t == nil {
 		return
 	}
-	for i := range inst.calls {
-		delete(t.calls, sessionKey(inst, w.Calls[int(inst.first)+i].Session))
+	for key := range inst.sessions(w) {
+		delete(t.calls, key)
 	}
 }
 

@@ -90,7 +90,7 @@ func (e *Engine) land() {
 			e.unload(r)
 			r.unloadable = true
 		} else if r.loaded > 0 {
-			e.cache.(*kvcache.Pool).Fill(&r.table, r.loaded)
+			e.pool().Fill(&r.table, r.loaded)
 		}
 		if r.guest != nil {
 			e.lodge(r)
@@ -175,7 +175,7 @@ func (r *Request) Guest() bool { return r.guest != nil }
 func (e *Engine) invite(now time.Duration) {
 	size := int32(e.kv.BlockSize)
 	for _, r := range e.loads.guests {
-		pool := e.cache.(*kvcache.Pool)
+		pool := e.pool()
 		limit := r.target / size
 		hits := pool.Lookup(r.Path, limit)
 		tokens, coming := e.reach(now, r, hits, limit)
@@ -205,36 +205,39 @@ func (e *Engine) lodge(r *Request) {
 	e.loads.blocks -= e.kv.Held(&r.table)
 	r.loaded, r.fetched = 0, 0
 	e.unpin(r.Session)
-	held, blocks := e.cache.(*kvcache.Pool).Keep(&r.table)
+	held, blocks := e.pool().Keep(&r.table)
 	e.lease(r.Session, r.Rank, held, blocks, r.guest.until)
 }
+
+// pool is the cache of an engine of vLLM's or TensorRT-LLM's style. What follows is for these alone.
+func (e *Engine) pool() *kvcache.Pool { return e.cache.(*kvcache.Pool) }
 
 // Hold keeps the cached leading blocks of a path, at most limit and no more than running requests can spare, while they are
 // read, and returns how many there are.
 func (e *Engine) Hold(now time.Duration, path []trace.Span, limit int32) (*kvcache.Pin, int) {
 	e.look(now)
-	held, blocks := e.cache.(*kvcache.Pool).Pin(slices.Clone(path), limit, e.style.room())
+	held, blocks := e.pool().Pin(slices.Clone(path), limit, e.style.room())
 	e.loads.holds += blocks
 	return held, blocks
 }
 
 // Cached is how many leading blocks of a path are in the cache, at most limit.
 func (e *Engine) Cached(path []trace.Span, limit int32) int32 {
-	return e.cache.(*kvcache.Pool).Lookup(path, limit)
+	return e.pool().Lookup(path, limit)
 }
 
 // Here is how many blocks of a path are in the cache, wherever on it.
-func (e *Engine) Here(path []trace.Span) int { return e.cache.(*kvcache.Pool).Here(path) }
+func (e *Engine) Here(path []trace.Span) int { return e.pool().Here(path) }
 
 // Drop takes blocks from the cache that nobody refers to, and returns how many it took and how many it had to leave.
 func (e *Engine) Drop(now time.Duration, s trace.Span) (dropped, left int) {
 	e.look(now)
-	return e.cache.(*kvcache.Pool).Drop(s)
+	return e.pool().Drop(s)
 }
 
 // SetClass changes the eviction class of cached blocks.
 func (e *Engine) SetClass(s trace.Span, class kvcache.Class) {
-	e.cache.(*kvcache.Pool).SetClass(s, class)
+	e.pool().SetClass(s, class)
 }
 
 // Evictions returns the blocks that the cache has lost to other tokens since the last call, if its options say so. The slice
@@ -255,7 +258,7 @@ func (e *Engine) Stall(d time.Duration) {
 // LetGo ends a Hold of so many blocks.
 func (e *Engine) LetGo(now time.Duration, held *kvcache.Pin, blocks int) {
 	e.look(now)
-	e.cache.(*kvcache.Pool).Unpin(held)
+	e.pool().Unpin(held)
 	e.loads.holds -= blocks
 	e.style.freed()
 	if e.busy && e.style.admits() {

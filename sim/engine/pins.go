@@ -111,7 +111,7 @@ func (e *Engine) unpin(session uint64) {
 	heap.Remove(&e.pins.leases, p.heap)
 	delete(e.pins.of, session)
 	e.pins.blocks -= p.blocks
-	e.cache.(*kvcache.Pool).Unpin(p.held)
+	e.pool().Unpin(p.held)
 	e.style.freed()
 }
 

@@ -36,13 +36,8 @@ func (m *Memory) Offer(now time.Duration, rank int, q *engine.Request) {
 func (m *Memory) Withdraw(now time.Duration, q *engine.Request) {
 	if o := m.offers[q]; o != nil {
 		delete(m.offers, q)
-		m.letGo(now, o)
+		m.letGo(now, o.from, o.held, o.holds)
 	}
-}
-
-func (m *Memory) letGo(now time.Duration, o *offer) {
-	o.from.engine.LetGo(now, o.held, o.holds)
-	m.touch(o.from)
 }
 
 // loseOffers ends the offers of a rank that is gone.
@@ -72,7 +67,7 @@ func (m *Memory) handOver(now time.Duration, r *rank, l *load, x part, what Tran
 	o := m.offers[l.request]
 	delete(m.offers, l.request)
 	l.peers, l.handed = append(l.peers, x.peer), true
-	l.release = append(l.release, func(now time.Duration) { m.letGo(now, o) })
+	l.release = append(l.release, func(now time.Duration) { m.letGo(now, o.from, o.held, o.holds) })
 	what.Cause, what.From = Handoff, x.peer.at(GPU)
 	l.moves = append(l.moves, m.move(now, what, x.to-x.from, m.Latency, func(end time.Duration) {
 		if m.Handed != nil {

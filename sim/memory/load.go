@@ -176,6 +176,10 @@ func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause)
 	l.open++
 	blocks := x.to - x.from
 	l.read[x.level] += blocks * m.BlockSize
+	if x.tier != nil {
+		x.tier.store.Hold(l.path, x.from, x.to)
+		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
+	}
 	what := Transfer{Cause: cause, From: r.at(x.level), To: r.at(GPU), Session: l.request.Session, Request: l.request}
 	arrived := func(now time.Duration) {
 		m.Stats.Read[x.level] += int64(blocks) * int64(m.BlockSize)
@@ -190,12 +194,8 @@ func (m *Memory) bring(now time.Duration, r *rank, l *load, x part, cause Cause)
 	case x.level == Peer:
 		m.fromPeer(now, r, l, x, what, arrived)
 	case x.tier.read == nil:
-		x.tier.store.Hold(l.path, x.from, x.to)
-		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
 		l.moves = append(l.moves, m.move(now, what, blocks, x.tier.latency, arrived, r.up))
 	default: // by way of the host's memory, where it stays if there is room for it
-		x.tier.store.Hold(l.path, x.from, x.to)
-		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
 		staged := func(now time.Duration) {
 			m.stage(now, r, l.path, x)
 			up := what
@@ -215,15 +215,10 @@ func (m *Memory) fromPeer(now time.Duration, r *rank, l *load, x part, what Tran
 	over := []link.ID{x.peer.out, r.in}
 	if x.tier != nil {
 		what.From = x.peer.at(Host)
-		x.tier.store.Hold(l.path, x.from, x.to)
-		l.release = append(l.release, func(time.Duration) { x.tier.store.Release(l.path, x.from, x.to) })
 	} else {
 		over = m.between(x.peer, r)
 		held, n := x.peer.engine.Hold(now, l.path, x.to)
-		l.release = append(l.release, func(now time.Duration) {
-			x.peer.engine.LetGo(now, held, n)
-			m.touch(x.peer)
-		})
+		l.release = append(l.release, func(now time.Duration) { m.letGo(now, x.peer, held, n) })
 	}
 	l.moves = append(l.moves, m.move(now, what, x.to-x.from, m.Latency, arrived, over...))
 }

@@ -89,14 +89,13 @@ func (m *Memory) Evicted(now time.Duration, rank int, spans []trace.Span) time.D
 	if m.Writing != Back || len(r.tiers) == 0 || r.gone {
 		return 0
 	}
-	s := &save{session: Nobody, tier: &r.tiers[0]}
+	s := &save{session: Nobody, tier: &r.tiers[0], cause: Offload}
 	for _, span := range spans {
 		s.expect([]trace.Span{span}, span.From, span.To)
 	}
 	if s.blocks == 0 {
 		return 0
 	}
-	s.cause = Offload
 	s.tier.saves = append(s.tier.saves, s)
 	m.spillEvicted(now, r, 0)
 	m.begin(now, r, s)
@@ -121,7 +120,12 @@ type save struct {
 
 // expect makes room for those blocks of a path that the tier has not, and that are not on their way to it.
 func (s *save) expect(path []trace.Span, from, to int32) {
-	for _, lack := range s.tier.store.Lacks(path, from, to, nil) {
+	s.reserve(s.tier.store.Lacks(path, from, to, nil))
+}
+
+// reserve makes room for blocks that the tier lacks, as far as there is any.
+func (s *save) reserve(lacks []trace.Span) {
+	for _, lack := range lacks {
 		if n := s.tier.store.Expect(lack); n > 0 {
 			lack.To = lack.From + n
 			s.spans = append(s.spans, lack)
@@ -142,26 +146,36 @@ func (m *Memory) arrive(r *rank, s *save) {
 	}
 }
 
-// save writes what a rank's cache has of the first blocks of a path, and its first tier has not, and returns how many
-// blocks that are. They stay on the GPU until they are written.
-func (m *Memory) save(now time.Duration, r *rank, session uint64, path []trace.Span, blocks int32, c Cause) int32 {
+// save writes what a rank's cache has of the first blocks of a path, and its first tier has not. They stay on the GPU until
+// they are written.
+func (m *Memory) save(now time.Duration, r *rank, session uint64, path []trace.Span, blocks int32, c Cause) {
 	if r.gone {
-		return 0
+		return
 	}
 	blocks -= blocks % m.Chunk
-	s := &save{session: session, tier: &r.tiers[0]}
+	s := &save{session: session, tier: &r.tiers[0], cause: c}
 	if r.lacks = s.tier.store.Lacks(path, 0, blocks, r.lacks[:0]); len(r.lacks) == 0 {
 		s.tier.store.Touch(path, 0, blocks)
-		return 0
+		return
 	}
 	s.held, s.holds = r.engine.Hold(now, path, blocks)
-	if s.expect(path, 0, int32(s.holds)); s.blocks == 0 {
+	s.reserve(upTo(r.lacks, int32(s.holds)))
+	if s.blocks == 0 {
 		r.engine.LetGo(now, s.held, s.holds)
-		return 0
+		return
 	}
-	s.cause = c
 	m.queue(now, r, s)
-	return s.blocks
+}
+
+// upTo is those of the blocks of spans, which are in order of a path, that come before a block. It changes the spans.
+func upTo(spans []trace.Span, block int32) []trace.Span {
+	for i := range spans {
+		if spans[i].From >= block {
+			return spans[:i]
+		}
+		spans[i].To = min(spans[i].To, block)
+	}
+	return spans
 }
 
 // queue begins a save when those to its tier before it have ended.
@@ -203,9 +217,14 @@ func (m *Memory) begin(now time.Duration, r *rank, s *save) {
 // free lets the GPU have the blocks of a save again.
 func (m *Memory) free(now time.Duration, r *rank, s *save) {
 	if s.held != nil {
-		r.engine.LetGo(now, s.held, s.holds)
-		m.touch(r)
+		m.letGo(now, r, s.held, s.holds)
 	}
+}
+
+// letGo lets the GPUs of a rank have blocks again that were read.
+func (m *Memory) letGo(now time.Duration, r *rank, held *kvcache.Pin, blocks int) {
+	r.engine.LetGo(now, held, blocks)
+	m.touch(r)
 }
 
 // spill writes what a tier has got to the one below it, together with what waits for that.

@@ -62,11 +62,7 @@ func (s *scanner) miniMessage() miniMessage {
 		case "timestamp":
 			m.at = s.unixSeconds()
 		case "extra":
-			if s.peek() == '{' {
-				m.extra(s)
-				return
-			}
-			s.skip()
+			m.extra(s)
 		default:
 			s.skip()
 		}
@@ -76,7 +72,7 @@ func (s *scanner) miniMessage() miniMessage {
 
 // extra reads what mini-SWE-agent notes of a message: when it came, and the response that holds it.
 func (m *miniMessage) extra(s *scanner) {
-	for key, ok := s.object(); ok; key, ok = s.next() {
+	for key, ok := s.looseObject(); ok; key, ok = s.next() {
 		switch string(key) {
 		case "timestamp":
 			m.at = s.unixSeconds()
